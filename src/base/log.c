@@ -1,0 +1,71 @@
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/clock.h"
+
+static _Atomic int lowest_level = LOG_INFO;
+static _Atomic int file_fd = -1;
+static const char *const level_names[LOG_LEVEL_MAX] = { "debug", "info", "warn", "error" };
+
+void log_set_level(enum log_level lowest) {
+        lowest_level = lowest;
+}
+
+int log_open_file(const char *path) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+        if (fd < 0)
+                return -errno;
+        fd_close(atomic_exchange(&file_fd, fd));
+        return 0;
+}
+
+static void add_value(struct buf *b, const char *v) {
+        size_t n = strnlen(v, LOG_VALUE_MAX);
+        int plain = n > 0;
+        for (size_t i = 0; i < n && plain; i++)
+                plain = (unsigned char)v[i] > ' ' && v[i] != '"' && v[i] != '\\' && v[i] != 0x7f;
+        if (plain) {
+                buf_add(b, v, n);
+                return;
+        }
+        buf_addc(b, '"');
+        for (size_t i = 0; i < n; i++) {
+                unsigned char c = (unsigned char)v[i];
+                if (c == '"' || c == '\\')
+                        buf_printf(b, "\\%c", c);
+                else if (c == '\n')
+                        buf_adds(b, "\\n");
+                else if (c < ' ' || c == 0x7f)
+                        buf_printf(b, "\\x%02x", c);
+                else
+                        buf_addc(b, (char)c);
+        }
+        buf_addc(b, '"');
+}
+
+void log_event(enum log_level level, const char *event, ...) {
+        if ((int)level < lowest_level)
+                return;
+        _cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
+        char when[25];
+        format_wall(wall_ms(), when);
+        buf_printf(&b, "%s %s %s", when, level_names[level], event);
+        va_list ap;
+        va_start(ap, event);
+        for (const char *key; (key = va_arg(ap, const char *));) {
+                const char *value = va_arg(ap, const char *);
+                buf_printf(&b, " %s=", key);
+                add_value(&b, value ? value : "-");
+        }
+        va_end(ap);
+        buf_addc(&b, '\n');
+        int fd = file_fd;
+        if (fd >= 0 && write(fd, b.data, b.len) < 0)
+                fd = -1;
+        if (write(STDERR_FILENO, b.data, b.len) < 0)
+                return; /* nowhere left to say it */
+}

@@ -1,0 +1,17 @@
+/* Structured logs: one line an event, to standard error and, once opened, to a file.
+ *
+ *     log_event(LOG_INFO, "task.finished", "task", id, "outcome", outcome_to_string(o), NULL);
+ *     -> 2026-01-02T03:04:05.678Z info task.finished task=9f.. outcome=resolved
+ *
+ * Keys and values alternate, NULL ends. Values with spaces, quotes or control bytes are quoted and escaped, so a
+ * value cannot forge a line. Values longer than LOG_VALUE_MAX are cut. Thread-safe (one write per line).
+ * Never pass a secret: tokens and URLs with credentials are redacted by whoever holds them. */
+#pragma once
+#include "base/macros.h"
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_LEVEL_MAX };
+#define LOG_VALUE_MAX 1024
+
+void log_set_level(enum log_level lowest);
+int log_open_file(const char *path);      /* appends; 0 or -errno; the previous file is closed */
+void log_event(enum log_level level, const char *event, ...) __attribute__((sentinel));

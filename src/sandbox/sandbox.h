@@ -1,0 +1,183 @@
+/* Sandboxes, as the daemon sees them: asynchronous, on one libuv loop, by way of the spawner.
+ *
+ * Theory of operation. The daemon holds no privilege. `spawner_start` runs the privileged spawner (a re-exec of this
+ * program) and keeps a SOCK_SEQPACKET to it; everything below is a typed request on that socket and a callback when the
+ * answer, or the event, arrives. The life of a sandbox:
+ *
+ *     sandbox_create ──> CREATING ──ready──> READY ──sandbox_destroy──> DESTROYING ──gone──> freed
+ *                            └──failed (gone follows at once)                 ^
+ *                            a limit that kills (oom, wall, disk) ────────────┘ only when somebody calls destroy
+ *
+ * `gone` is called exactly once for each sandbox that sandbox_create returned, after the kernel confirmed that no
+ * process, mount, cgroup, link or directory of it is left; the object is freed when it returns. Execs of a sandbox end
+ * (their `exited` callback runs) before `gone`.
+ *
+ * Threads: everything here belongs to the loop's thread. Callbacks run from the loop, never from inside the call that
+ * started the work. Ownership: specs are read during the call and may be temporary; descriptors in a spec stay the
+ * caller's (they are duplicated by the kernel when passed). */
+#pragma once
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <uv.h>
+
+#include "base/error.h"
+
+struct spawner;
+struct sandbox;
+struct sandbox_exec;
+
+/* ---- limits and what they say ------------------------------------------------------------------------------- */
+
+enum limit_kind { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_DISK, LIMIT_OUTPUT, LIMIT_WALL, LIMIT_KIND_MAX };
+STRING_TABLE_DECLARE(limit_kind);      /* "oom", "pids_limit", "disk_limit", "output_limit", "timeout" */
+
+struct sandbox_limits {
+        uint64_t memory_bytes;     /* 4 GiB; the cgroup's limit is this plus the sizes of the tmpfs mounts */
+        uint64_t cpu_milli;        /* 1000 = one core; 0 = all */
+        uint64_t pids;             /* 4096 */
+        uint64_t disk_bytes;       /* 8 GiB: size of the writable layer */
+        uint64_t inodes;           /* 1,000,000 in it */
+        uint64_t output_bytes;     /* 64 MiB a stream on disk, per exec */
+        uint64_t open_files;       /* 4096, RLIMIT_NOFILE */
+        uint64_t wall_ms;          /* 4 h for the sandbox as a whole; execs have their own timeout */
+};
+void sandbox_limits_default(struct sandbox_limits *ret);
+
+struct sandbox_usage {             /* a value that the kernel could not give is -1 */
+        int64_t wall_ms, cpu_ms;
+        int64_t memory_peak_bytes, pids_peak, disk_bytes;
+};
+
+/* ---- what a sandbox is made of ------------------------------------------------------------------------------ */
+
+enum sandbox_profile {
+        PROFILE_SCORE,     /* no-new-privs, CHOWN DAC_OVERRIDE FOWNER SETUID SETGID KILL at most */
+        PROFILE_SETUP,     /* root inside must be able to install packages: a container runtime's set minus MKNOD, NET_RAW */
+        PROFILE_SESSION,
+        PROFILE_FETCH,     /* Brig's own git, in the host's network namespace; spawner accepts it with a mirror mount only */
+        PROFILE_MAX,
+};
+enum sandbox_network { NETWORK_NONE, NETWORK_OPEN, NETWORK_HOST /* PROFILE_FETCH only */, NETWORK_MAX };
+STRING_TABLE_DECLARE(sandbox_network); /* "none", "open", "host" */
+
+enum sandbox_upper { UPPER_TMPFS, UPPER_DISK /* sparse ext4 image */, UPPER_LAYER /* an image that may become a layer */, UPPER_MAX };
+
+/* A place the spawner knows by class and id below a root it opened at start; never a host path from a request. */
+enum mount_class {
+        MOUNT_MIRROR,      /* $BRIG_HOME/mirrors/<id>, read-only unless PROFILE_FETCH */
+        MOUNT_SOURCE,      /* a directory whose descriptor the daemon opened (and so may read); read-only, nosuid, nodev */
+        MOUNT_CLASS_MAX,
+};
+struct sandbox_mount {
+        enum mount_class class;
+        const char *id;            /* [0-9a-f]{1,64}; NULL for MOUNT_SOURCE */
+        int fd;                    /* MOUNT_SOURCE only: O_PATH directory */
+        const char *target;        /* absolute path inside */
+};
+
+/* A read-only file that appears below /run/brig, content from a memfd. */
+struct sandbox_file {
+        const char *name;          /* one component */
+        int fd;                    /* sealed memfd */
+        mode_t mode;               /* 0444 or 0555 */
+};
+
+#define IMAGE_HOST "host"          /* the built-in image; anything else is the absolute path of a directory image */
+
+struct sandbox_spec {
+        const char *id;            /* names it in logs; [0-9a-z-]{1,64} */
+        enum sandbox_profile profile;
+        const char *image;         /* IMAGE_HOST or a directory below the operator's image roots */
+        const char *const *layers; /* ids, bottom first, NULL-terminated; may be NULL */
+        enum sandbox_upper upper;
+        const char *upper_layer;   /* UPPER_LAYER: id of the layer being made */
+        enum sandbox_network network;
+        struct sandbox_limits limits;
+        const struct sandbox_mount *mounts; size_t n_mounts;
+        const struct sandbox_file *files; size_t n_files;
+        const char *hostname;      /* "brig" when NULL */
+};
+
+/* Ends of a sandbox. */
+struct sandbox_end {
+        struct sandbox_usage usage;
+        bool hit[LIMIT_KIND_MAX];  /* limits that fired, from the kernel's own counters (OUTPUT, WALL: from ours) */
+};
+
+struct sandbox_callbacks {
+        void (*ready)(struct sandbox *s, void *user);
+        /* Our fault or the operator's; the spec was right. `step` is the spawner's name of the operation. */
+        void (*failed)(struct sandbox *s, const char *step, const struct error *e, void *user);
+        /* Called at once when a limit fires that ends the sandbox's work (its processes are being killed). */
+        void (*limit)(struct sandbox *s, enum limit_kind kind, void *user);   /* may be NULL */
+        void (*gone)(struct sandbox *s, const struct sandbox_end *end, void *user);
+};
+
+int sandbox_create(struct spawner *sp, const struct sandbox_spec *spec, const struct sandbox_callbacks *cb, void *user,
+                   struct sandbox **ret, struct error *e);
+/* Kills everything and removes everything; idempotent, at any moment. */
+void sandbox_destroy(struct sandbox *s);
+/* Kills every process but the init, and waits until they are gone: `done` runs when only the init is left. */
+int sandbox_kill_all(struct sandbox *s, void (*done)(struct sandbox *s, void *user));
+
+/* ---- processes in it ------------------------------------------------------------------------------------------ */
+
+struct output_capture;             /* sandbox/capture.h: head and tail in memory, full log on disk, byte limit */
+
+struct exec_fd { int fd; int target; };
+
+struct exec_spec {
+        const char *const *argv;   /* NULL-terminated; argv[0] is looked up in PATH of `env` when it has no slash */
+        const char *const *env;    /* NULL-terminated; built from nothing: exactly this */
+        const char *cwd;
+        uint32_t uid, gid;         /* inside; 0 = root inside */
+        int stdin_fd;              /* -1 = /dev/null */
+        /* Captures for stdout and stderr (may be the same object: interleaved); owned by the caller and must live until
+         * `exited`. NULL = /dev/null. */
+        struct output_capture *out, *err;
+        const struct exec_fd *fds; size_t n_fds;   /* more descriptors, at these numbers (>= 3) */
+        uint64_t timeout_ms;       /* from process start; 0 = none. SIGKILL to it and what it started */
+        bool helper;               /* Brig's own static helper: argv[0] is its verb; the sandbox's mount and user namespace, not
+                                    * its PID namespace; no network; CHOWN, DAC_OVERRIDE, FOWNER only. Mounts of the sandbox's
+                                    * layers without the upper are passed at descriptor HELPER_BASE_FD, the root at HELPER_ROOT_FD. */
+};
+#define HELPER_ROOT_FD 3           /* "/" of the sandbox */
+#define HELPER_BASE_FD 4           /* read-only view of "/" as it was before anything was written */
+#define HELPER_FIRST_FREE_FD 5
+
+struct exec_end {
+        bool started;              /* false: the program could not be executed (`error` says why) and nothing ran */
+        struct error error;
+        int status;                /* wait status, as from waitpid: use WIFEXITED and friends */
+        bool timed_out;
+        bool output_limit;         /* killed because a stream passed limits.output_bytes */
+        bool sandbox_ended;        /* the sandbox was destroyed or hit a limit first */
+        uint64_t wall_ms;
+        struct rusage rusage;
+};
+
+/* `exited` runs when the main process has ended (what it left behind does not hold it back) and what it and its
+ * children had written by then is in the captures. */
+int sandbox_exec(struct sandbox *s, const struct exec_spec *spec, void (*exited)(struct sandbox_exec *x, const struct exec_end *end, void *user),
+                 void *user, struct sandbox_exec **ret, struct error *e);
+int exec_signal(struct sandbox_exec *x, int sig);    /* to the main process, through its pidfd */
+
+/* ---- the spawner, daemon side ---------------------------------------------------------------------------------- */
+
+struct spawner_config {
+        const char *home;                    /* BRIG_HOME, absolute */
+        const char *const *image_roots;      /* directories below which directory images may lie; NULL-terminated, may be NULL */
+        uint32_t id_base;                    /* BRIG_ID_BASE: first host id of the ranges (a multiple of 65,536) */
+        uint32_t daemon_uid, daemon_gid;     /* what the daemon becomes; the socket's other end is this user */
+        const char *instance;                /* instance id: everything made on the machine carries it */
+};
+
+/* Starts the spawner process. Call as root, before threads and before dropping privileges. */
+int spawner_start(uv_loop_t *loop, const struct spawner_config *cfg, struct spawner **ret, struct error *e);
+/* `lost` runs once if the spawner dies: every sandbox is gone with it; the daemon records and exits. */
+void spawner_on_lost(struct spawner *sp, void (*lost)(void *user), void *user);
+/* Asks it to kill and remove everything, then to exit; `done` runs after that. */
+void spawner_stop(struct spawner *sp, void (*done)(void *user), void *user);
+void spawner_free(struct spawner *sp);
+/* The privileged side: `brig spawner` (hidden verb) calls this with the socket; does not return but to exit. */
+int spawner_main(int socket_fd);

@@ -1,0 +1,58 @@
+/* Prepared trees: a repository at a commit, set up once, kept as a read-only layer, shared by every run that asks for the
+ * same key. Mirrors (store/mirror.h) bring the objects; a set-up sandbox checks them out and runs setup_command; the
+ * sandbox's upper image becomes the layer (store/layer.h). Set-up and publication are one at a time per key; requests that
+ * ask meanwhile share the answer; failures are remembered for 60 s.
+ *
+ * Key: (image digest, canonical URL without credentials, resolved commit, repo_path, setup_command, set-up network and
+ * environment, layer format). Loop thread only. */
+#pragma once
+#include "sandbox/sandbox.h"
+
+struct tree_store;
+struct tree_ticket;
+
+enum tree_failure {                /* codes of the wire (error.code) */
+        TREE_OK, TREE_REPO_UNREACHABLE, TREE_COMMIT_NOT_FOUND, TREE_IMAGE_NOT_FOUND, TREE_SETUP_FAILED, TREE_SETUP_TIMEOUT,
+        TREE_DISK_FULL, TREE_INTERNAL, TREE_FAILURE_MAX,
+};
+STRING_TABLE_DECLARE(tree_failure);
+
+struct tree_request {
+        const char *repo_url;      /* as the client gave it, credentials included; validated by tree_url_check */
+        const char *commit;        /* full hash or a name: names are resolved at the remote for each request */
+        const char *image;         /* IMAGE_HOST or a directory */
+        const char *repo_path;     /* absolute, "/testbed" */
+        const char *setup_command; /* NULL or "" = none */
+        enum sandbox_network setup_network;
+        const char *const *setup_env;      /* "K=V", NULL-terminated, sorted by the caller */
+        uint64_t setup_timeout_ms;
+        struct sandbox_limits limits;
+};
+
+struct tree {                      /* answer; strings live until tree_release */
+        char commit[65];           /* resolved, lower-case hex */
+        const char *image_digest;  /* 64 hex */
+        const char *tree_hash;     /* git's own tree id of the commit, hex */
+        const char *const *layers; /* for sandbox_spec.layers */
+        int64_t commit_time;       /* s since the epoch: mtime of the base files */
+        bool cached;               /* nothing had to be made */
+        uint64_t prepare_ms;
+};
+
+/* 0, or -EINVAL with a reason that names the field (400): leading '-', ext::, forbidden scheme, local path outside the roots
+ * or unreadable. `privileged_path`: the CLI's own --repo, any path. */
+int tree_url_check(struct tree_store *ts, const char *repo_url, const char *commit, struct error *e);
+
+typedef void (*tree_done)(struct tree *t, enum tree_failure failure, const struct error *e, void *user);  /* t NULL on failure */
+int tree_acquire(struct tree_store *ts, const struct tree_request *req, tree_done done, void *user, struct tree_ticket **ret, struct error *e);
+void tree_cancel(struct tree_ticket *t);       /* the callback will not run; work shared with others goes on */
+void tree_release(struct tree_store *ts, struct tree *t);    /* layers become evictable */
+
+struct tree_store_config {
+        const char *home;
+        uint64_t max_bytes;                    /* of layers, LRU, never one in use */
+        const char *const *repo_roots;         /* BRIG_REPO_ROOTS; NULL = default rule */
+        bool any_readable_path;                /* default rule: loopback only */
+};
+int tree_store_open(uv_loop_t *loop, struct spawner *sp, const struct tree_store_config *cfg, struct tree_store **ret, struct error *e);
+void tree_store_close(struct tree_store *ts);
