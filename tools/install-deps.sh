@@ -1,0 +1,30 @@
+#!/bin/sh
+# Installs what Brig needs on Debian 12. The one list of packages: README, Makefile and CI all use this script.
+# usage: tools/install-deps.sh [build|test|bench|all]   (default: all)
+set -eu
+
+build="gcc clang libc6-dev linux-libc-dev make meson ninja-build pkg-config python3
+       libuv1-dev node-llhttp libjansson-dev libsqlite3-dev libseccomp-dev libssl-dev libcurl4-openssl-dev zlib1g-dev"
+# What the daemon needs to run: git and certificates for fetches, mkfs for layers, nft and ip for the open network.
+run="git ca-certificates e2fsprogs nftables iproute2 python3-pytest openssh-client"
+test="libcmocka-dev libclang-rt-14-dev bubblewrap prometheus python3-pytest sqlite3 curl python3-pip python3-setuptools python3-wheel"
+bench="wrk nginx-light bubblewrap"
+
+case "${1:-all}" in
+build) packages="$build $run" ;;
+test)  packages="$build $run $test" ;;
+bench) packages="$build $run $bench" ;;
+all)   packages="$build $run $test $bench" ;;
+*)     echo "usage: $0 [build|test|bench|all]" >&2; exit 64 ;;
+esac
+
+missing=""
+for p in $packages; do
+        dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q '^install ok installed' || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+[ "$(id -u)" = 0 ] || { echo "these packages are missing, and installing them needs root:$missing" >&2; exit 1; }
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086  # a list of words on purpose
+apt-get install -y -qq --no-install-recommends $missing >/dev/null
