@@ -64,7 +64,7 @@ enum sandbox_upper { UPPER_TMPFS, UPPER_DISK /* sparse ext4 image */, UPPER_LAYE
 
 /* A place the spawner knows by class and id below a root it opened at start; never a host path from a request. */
 enum mount_class {
-        MOUNT_MIRROR,      /* $BRIG_HOME/mirrors/<id>, read-only unless PROFILE_FETCH */
+        MOUNT_MIRROR,      /* $BRIG_HOME/mirrors/<id>, id-mapped from the store's range; read-only unless `writable` */
         MOUNT_SOURCE,      /* a directory whose descriptor the daemon opened (and so may read); read-only, nosuid, nodev */
         MOUNT_CLASS_MAX,
 };
@@ -73,6 +73,7 @@ struct sandbox_mount {
         const char *id;            /* [0-9a-f]{1,64}; NULL for MOUNT_SOURCE */
         int fd;                    /* MOUNT_SOURCE only: O_PATH directory */
         const char *target;        /* absolute path inside */
+        bool writable;             /* MOUNT_MIRROR with PROFILE_FETCH only; else refused */
 };
 
 /* A read-only file that appears below /run/brig, content from a memfd. */
