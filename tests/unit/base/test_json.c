@@ -177,7 +177,7 @@ static void loose_integers_may_be_decimal_strings(void **state) {
 static void the_writer_places_commas(void **state) {
         _cleanup_buf_ struct buf b = BUF_INIT(1000);
         struct json_writer w = JSON_WRITER(&b);
-        char *list[] = { "x", "y", NULL };
+        char x[] = "x", y[] = "y", *list[] = { x, y, NULL };
         json_begin_object(&w);
         json_field_int(&w, "a", -1);
         json_put_key(&w, "b");
@@ -200,7 +200,7 @@ static void the_writer_places_commas(void **state) {
 static void the_writer_replaces_bytes_that_are_not_utf8(void **state) {
         _cleanup_buf_ struct buf b = BUF_INIT(1000);
         struct json_writer w = JSON_WRITER(&b);
-        json_put_string(&w, "a\xff\x80z\xe2\x82q\xc3\xa9\"\\\n\x01\0", 15);
+        json_put_string(&w, "a\xff\x80z\xe2\x82q\xc3\xa9\"\\\n\x01\0", 14);
         assert_int_equal(json_finish(&w), 0);
         assert_string_equal(buf_str(&b), "\"a\xef\xbf\xbd\xef\xbf\xbdz\xef\xbf\xbdq\xc3\xa9\\\"\\\\\\n\\u0001\\u0000\"");
         assert_int_equal(parse(buf_str(&b)), 0);
