@@ -18,6 +18,10 @@ struct apply_spec {
         bool capture_diff;
         size_t diff_max;                       /* bytes */
 };
+/* A configuration file that other tools share with the runner (pyproject.toml, setup.cfg, tox.ini; any directory) and that
+ * the agent's patch changed, as it is at base: the run reads the runner's section from here (score/run.h), the file in the
+ * tree stays as patched. */
+struct apply_file { char *path; char *data; size_t len; };   /* data NULL: it does not exist at base */
 struct apply_result {
         bool patch_applied; enum patch_rung rung;
         char *patch_reason;                    /* why not (also for refusals): names path and line */
@@ -26,6 +30,7 @@ struct apply_result {
         char **touched;                        /* by the agent's patch, both sides of renames */
         char **test_files;                     /* by the gold patch */
         char **restored;                       /* put back to base although the agent's patch had changed them */
+        struct apply_file *base_config; size_t n_base_config;   /* not those that the gold patch or allow_config changes */
         struct findings findings;              /* "test_file_edited", "runner_config_changed", "shadowing_module"... */
         char *diff; size_t diff_len; bool diff_truncated;
 };

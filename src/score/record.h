@@ -49,6 +49,7 @@ struct score_record {
         char **restored;                       /* paths, sorted, NULL-terminated */
         struct test_results tests;
         enum report_channel channel;
+        bool incomplete;                       /* the runner's own end was not seen (no end record): never resolved */
         char **f2p_success, **f2p_failure, **p2p_success, **p2p_failure, **unverified;   /* NULL when not asked for */
         bool has_expectations;                 /* fail_to_pass or pass_to_pass was given */
         struct findings findings;
