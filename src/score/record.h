@@ -1,5 +1,9 @@
 /* What a task came to: every field of the result record, and its JSON. Outcome precedence and status mapping are the
- * contract's. The record owns its strings. */
+ * contract's. The record owns its strings.
+ *
+ *     facts (task.c, report, apply) ──score_verdict──> outcome, lists ──score_evidence──> hash ──score_record_encode──> JSON
+ *
+ * No threads of its own; a record belongs to one at a time. */
 #pragma once
 #include <stdbool.h>
 
@@ -11,6 +15,8 @@ enum outcome {   /* in the order of precedence: the first that holds wins */
         OUTCOME_OOM, OUTCOME_DISK_LIMIT, OUTCOME_PIDS_LIMIT, OUTCOME_OUTPUT_LIMIT, OUTCOME_NO_TESTS_COLLECTED, OUTCOME_UNRESOLVED, OUTCOME_MAX,
 };
 STRING_TABLE_DECLARE(outcome);
+/* status "completed" and the real exit code, or "failed" and -1? */
+bool outcome_is_failure(enum outcome o);
 enum test_status { TEST_PASSED, TEST_FAILED, TEST_ERROR, TEST_SKIPPED, TEST_XFAILED, TEST_XPASSED, TEST_MISSING, TEST_STATUS_MAX };
 STRING_TABLE_DECLARE(test_status);
 enum report_channel { CHANNEL_PRIVATE, CHANNEL_TEXT, CHANNEL_EXIT, CHANNEL_MAX };
@@ -20,12 +26,17 @@ STRING_TABLE_DECLARE(integrity);
 enum patch_rung { RUNG_NONE, RUNG_STRICT, RUNG_RECOUNT, RUNG_WHITESPACE, RUNG_THREE_WAY, RUNG_FUZZY, RUNG_MAX };
 STRING_TABLE_DECLARE(patch_rung);
 
+#define TEST_RESULTS_MAX 200000u   /* ids of one run; beyond it test_results_put says -ENOSPC */
+#define FINDINGS_MAX 100u          /* kept; more only raise the verdict */
+#define FINDING_TEXT_MAX 1024u     /* bytes of kind, path and detail, cut */
+
 struct test_result { char *id; enum test_status status; };
 
-/* Ordered map id -> status. The same id twice: any non-pass wins (test_results_put). */
+/* Ordered map id -> status. The same id twice: any non-pass wins (test_results_put), a report replaces "missing". */
 struct test_results { struct test_result *items; size_t n, alloc; void *index; /* hash of ids, private to results.c */ };
-int test_results_put(struct test_results *t, const char *id, enum test_status st);
+int test_results_put(struct test_results *t, const char *id, enum test_status st);   /* -ENOSPC, -ENOMEM */
 enum test_status test_results_get(const struct test_results *t, const char *id);   /* TEST_MISSING when absent */
+size_t test_results_count(const struct test_results *t, enum test_status st);
 void test_results_release(struct test_results *t);
 
 struct finding { char *kind, *path, *detail; };
@@ -36,22 +47,21 @@ void findings_release(struct findings *f);
 
 struct score_record {
         /* echo */
-        char *repo_url, *base_commit /* resolved */, *test_command; uint64_t timeout_ms;
-        /* what happened */
-        enum outcome outcome;
-        char *error_code, *error_message;      /* infra_error, cancelled, test_patch_rejected: else NULL */
-        int exit_code;                         /* 128+n for a signal; -1 where the contract says so */
+        char *repo_url, *base_commit /* resolved */, *test_command, *image /* NULL unless asked for */;
+        uint64_t timeout_ms;
+        /* what happened: facts */
+        bool cancelled;
+        char *error_code, *error_message;      /* infra_error only (code of the wire and its reason); message also for the other failures: why */
+        int exit_code;                         /* of the test command; 128+n for a signal */
         bool ran;                              /* the test command ran to an exit status */
         bool timed_out;
-        char *stdout_text, *stderr_text; size_t stdout_len, stderr_len;   /* bounded, bytes as they came */
+        char *stdout_text, *stderr_text; size_t stdout_len, stderr_len;   /* bounded, bytes as they came; NULL = empty */
         bool patch_applied, test_patch_applied;
         enum patch_rung rung;
-        char **restored;                       /* paths, sorted, NULL-terminated */
+        char **restored;                       /* paths, sorted, NULL-terminated; may be NULL */
         struct test_results tests;
         enum report_channel channel;
         bool incomplete;                       /* the runner's own end was not seen (no end record): never resolved */
-        char **f2p_success, **f2p_failure, **p2p_success, **p2p_failure, **unverified;   /* NULL when not asked for */
-        bool has_expectations;                 /* fail_to_pass or pass_to_pass was given */
         struct findings findings;
         bool limits_hit[LIMIT_KIND_MAX];
         int lint_errors; bool lint_ran; char *lint_output;
@@ -60,17 +70,28 @@ struct score_record {
         struct sandbox_usage usage;
         uint64_t queued_ms, prepare_ms, apply_ms, test_ms, report_ms, execution_ms;
         bool cached;
-        /* evidence */
-        char *tree_hash, *image_digest;
+        /* what was run: with the facts above, what the evidence covers */
+        char *tree_hash, *image_digest;        /* NULL when it did not come to that */
         char **argv, **env;                    /* as run */
+        /* filled by score_verdict */
+        enum outcome outcome;
+        char **f2p_success, **f2p_failure, **p2p_success, **p2p_failure, **unverified;   /* NULL when not asked for */
+        bool has_expectations;                 /* fail_to_pass or pass_to_pass was given, and not empty */
+        /* filled by score_evidence */
         char evidence[65];
 };
 void score_record_init(struct score_record *r);
 void score_record_release(struct score_record *r);
-/* Fills outcome, resolved-related lists, precedence (scoring rules without control records), from the facts above. */
-void score_verdict(struct score_record *r, const struct score_request *q);
+/* Copies what the record repeats of the request: repo_url without credentials, base_commit as asked for (task.c puts the
+ * resolved one there later), test_command, image, timeout. */
+int score_record_echo(struct score_record *r, const struct score_request *q);
+/* Fills outcome and the lists from the facts: the scoring rules without control records. Ids that were expected and not
+ * reported are added to `tests` as missing. 0 or -ENOMEM (the outcome is then OUTCOME_INFRA_ERROR, error_code "internal"). */
+int score_verdict(struct score_record *r, const struct score_request *q);
 bool score_resolved(const struct score_record *r);
-/* SHA-256 over the RFC 8785 form of the evidence object, into r->evidence. */
+/* SHA-256 over the RFC 8785 form of the evidence object, into r->evidence. After score_verdict. */
 int score_evidence(struct score_record *r);
-/* The wire's result object for task `id`. */
+/* The bytes that are hashed, appended to ret: for `brig score --replay` and tests. */
+int score_evidence_text(const struct score_record *r, struct buf *ret);
+/* The wire's result object for task `id`, appended to ret. log_url may be NULL. */
 int score_record_encode(const struct score_record *r, const char *id, const char *log_url, struct buf *ret);

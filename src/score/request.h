@@ -21,6 +21,7 @@ struct score_request {
         char *test_framework;              /* "pytest", "unittest", or "" = detect */
         enum run_mode run;
         char *image;                       /* IMAGE_HOST or a directory */
+        bool image_given;                  /* the client named it: the record repeats it */
         char *repo_path;                   /* "/testbed" */
         char *setup_command;
         enum sandbox_network setup_network;    /* open */

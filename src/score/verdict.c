@@ -1,0 +1,204 @@
+/* From facts to a verdict: the rules without control records. Everything here is a pure function of the record's facts and
+ * of the ids that the request expects. */
+#include <string.h>
+
+#include "base/strv.h"
+#include "score/record.h"
+
+static const char *const outcome_names[] = {
+        "cancelled", "infra_error", "test_patch_rejected", "timeout", "patch_rejected", "resolved",
+        "oom", "disk_limit", "pids_limit", "output_limit", "no_tests_collected", "unresolved",
+};
+STRING_TABLE(outcome, outcome_names, OUTCOME_MAX)
+
+bool outcome_is_failure(enum outcome o) {
+        return o <= OUTCOME_TIMEOUT;
+}
+
+static bool is_pass(enum test_status st) {
+        return st == TEST_PASSED || st == TEST_XPASSED;   /* strict xpass is reported as failed by its framework */
+}
+
+/* ---- ids that the data set cut off in the middle of a bracket: "test_a.py::test[x-" ------------------------------- */
+
+/* Entries sorted by id, made on first need: a prefix is then one range. */
+struct by_prefix { const struct test_result **at; size_t n; bool made; };
+
+static bool is_cut_off(const char *id) {
+        const char *open = strrchr(id, '[');
+        return open && !strchr(open, ']');
+}
+
+static int by_id(const void *a, const void *b) {
+        return strcmp((*(const struct test_result *const *)a)->id, (*(const struct test_result *const *)b)->id);
+}
+
+static int by_prefix_make(struct by_prefix *x, const struct test_results *t) {
+        if (x->made)
+                return 0;
+        x->at = malloc(MAX2(t->n, (size_t)1) * sizeof *x->at);
+        if (!x->at)
+                return -ENOMEM;
+        for (size_t i = 0; i < t->n; i++)
+                if (t->items[i].status != TEST_MISSING)
+                        x->at[x->n++] = &t->items[i];
+        qsort(x->at, x->n, sizeof *x->at, by_id);
+        x->made = true;
+        return 0;
+}
+
+/* The status of a cut-off id: passed if there are candidates and all passed, else that of the first that did not. */
+static enum test_status by_prefix_status(const struct by_prefix *x, const char *id) {
+        size_t len = strlen(id), low = 0, high = x->n;
+        while (low < high) {
+                size_t mid = low + (high - low) / 2;
+                if (strncmp(x->at[mid]->id, id, len) < 0)
+                        low = mid + 1;
+                else
+                        high = mid;
+        }
+        enum test_status found = TEST_MISSING;
+        for (; low < x->n && strncmp(x->at[low]->id, id, len) == 0; low++) {
+                if (!is_pass(x->at[low]->status))
+                        return x->at[low]->status;
+                found = TEST_PASSED;
+        }
+        return found;
+}
+
+/* ---- expectations ------------------------------------------------------------------------------------------------- */
+
+struct lookup { struct score_record *r; struct by_prefix prefix; };
+
+static int expected_status(struct lookup *l, const char *id, enum test_status *ret) {
+        enum test_status st = test_results_get(&l->r->tests, id);
+        if (st == TEST_MISSING && is_cut_off(id)) {
+                int r = by_prefix_make(&l->prefix, &l->r->tests);
+                if (r < 0)
+                        return r;
+                st = by_prefix_status(&l->prefix, id);
+                /* Only a unanimous pass matches by prefix; a tolerated skip needs the exact id. */
+                if (!is_pass(st) && st != TEST_MISSING)
+                        st = TEST_FAILED;
+        }
+        *ret = st;
+        return 0;
+}
+
+static int push_copy(char ***v, size_t *n, const char *id) {
+        return strv_append_take(v, n, strdup(id));
+}
+
+/* Sorts the ids into success and failure; `tolerate`: skipped and xfailed are let pass and listed as unverified. */
+static int judge(struct lookup *l, char **ids, bool tolerate, char ***success, char ***failure) {
+        struct score_record *rec = l->r;
+        size_t n_success = 0, n_failure = 0, n_unverified = strv_len((const char *const *)rec->unverified);
+        int r = strv_ensure(success);
+        if (r == 0)
+                r = strv_ensure(failure);
+        for (; r == 0 && *ids; ids++) {
+                enum test_status st;
+                r = expected_status(l, *ids, &st);
+                if (r < 0)
+                        break;
+                bool tolerated = tolerate && (st == TEST_SKIPPED || st == TEST_XFAILED);
+                if (tolerated)
+                        r = push_copy(&rec->unverified, &n_unverified, *ids);
+                if (r == 0)
+                        r = is_pass(st) || tolerated ? push_copy(success, &n_success, *ids) : push_copy(failure, &n_failure, *ids);
+        }
+        return r;
+}
+
+/* Expected ids that nobody reported, into the map; after judging, because the prefix index points into it. */
+static int add_missing(struct score_record *rec, char **failed) {
+        int r = 0;
+        for (; failed && *failed && r == 0; failed++)
+                if (test_results_get(&rec->tests, *failed) == TEST_MISSING && !is_cut_off(*failed))
+                        r = test_results_put(&rec->tests, *failed, TEST_MISSING);
+        return r == -ENOSPC ? 0 : r;   /* a full map stays as it is: the failure lists name the ids */
+}
+
+static bool is_given(char **ids) {
+        return ids && ids[0];
+}
+
+static int judge_expectations(struct score_record *rec, const struct score_request *q) {
+        struct lookup l = { .r = rec };
+        int r = 0;
+        char ***lists[] = { &rec->f2p_success, &rec->f2p_failure, &rec->p2p_success, &rec->p2p_failure, &rec->unverified };
+        for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+                *lists[i] = strv_free(*lists[i]);
+        rec->has_expectations = is_given(q->fail_to_pass) || is_given(q->pass_to_pass);
+        if (q->fail_to_pass)
+                r = judge(&l, q->fail_to_pass, false, &rec->f2p_success, &rec->f2p_failure);
+        if (r == 0 && q->pass_to_pass)
+                r = judge(&l, q->pass_to_pass, true, &rec->p2p_success, &rec->p2p_failure);
+        free(l.prefix.at);
+        if (r == 0)
+                r = add_missing(rec, rec->f2p_failure);
+        if (r == 0)
+                r = add_missing(rec, rec->p2p_failure);
+        return r;
+}
+
+static bool anything_ran(const struct score_record *rec) {
+        return test_results_count(&rec->tests, TEST_MISSING) < rec->tests.n;
+}
+
+/* The framework's own verdict: exit status 0, something ran, nothing failed. Where no framework is known it is the exit
+ * status alone. */
+static bool framework_passed(const struct score_record *rec) {
+        if (rec->exit_code != 0)
+                return false;
+        if (rec->channel == CHANNEL_EXIT)
+                return true;
+        return anything_ran(rec) && test_results_count(&rec->tests, TEST_FAILED) == 0 && test_results_count(&rec->tests, TEST_ERROR) == 0;
+}
+
+static bool tests_passed(const struct score_record *rec) {
+        if (!rec->ran || rec->incomplete)
+                return false;
+        if (rec->has_expectations)
+                return !is_given(rec->f2p_failure) && !is_given(rec->p2p_failure);
+        return framework_passed(rec);
+}
+
+static enum outcome decide(const struct score_record *rec, const struct score_request *q) {
+        if (rec->cancelled)
+                return OUTCOME_CANCELLED;
+        if (rec->error_code)
+                return OUTCOME_INFRA_ERROR;
+        if (!rec->test_patch_applied && q->test_patch_len > 0)
+                return OUTCOME_TEST_PATCH_REJECTED;
+        if (rec->timed_out || rec->limits_hit[LIMIT_WALL])
+                return OUTCOME_TIMEOUT;
+        if (!rec->patch_applied && q->patch_len > 0)
+                return OUTCOME_PATCH_REJECTED;
+        if (rec->findings.verdict == INTEGRITY_VIOLATED)
+                return OUTCOME_UNRESOLVED;
+        if (tests_passed(rec))
+                return OUTCOME_RESOLVED;
+        static const struct { enum limit_kind kind; enum outcome outcome; } limits[] = {
+                { LIMIT_MEMORY, OUTCOME_OOM }, { LIMIT_DISK, OUTCOME_DISK_LIMIT },
+                { LIMIT_PIDS, OUTCOME_PIDS_LIMIT }, { LIMIT_OUTPUT, OUTCOME_OUTPUT_LIMIT },
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+                if (rec->limits_hit[limits[i].kind])
+                        return limits[i].outcome;
+        if (rec->channel != CHANNEL_EXIT && !anything_ran(rec))
+                return OUTCOME_NO_TESTS_COLLECTED;
+        return OUTCOME_UNRESOLVED;
+}
+
+int score_verdict(struct score_record *rec, const struct score_request *q) {
+        int r = judge_expectations(rec, q);
+        if (r < 0 && !rec->error_code)
+                rec->error_code = strdup("internal");
+        rec->outcome = r < 0 && !rec->cancelled ? OUTCOME_INFRA_ERROR : decide(rec, q);
+        return r;
+}
+
+bool score_resolved(const struct score_record *r) {
+        return r->outcome == OUTCOME_RESOLVED;
+}
