@@ -1,0 +1,43 @@
+/* How a test command runs. Three forms (task executor protocol, "How the command runs"):
+ *
+ *   COMMAND_LAUNCHED  one simple command without shell syntax (redirections aside) whose program is pytest, py.test or
+ *                     python* -m pytest|unittest: its words go to our launcher, which runs the runner with our reporter
+ *   COMMAND_VERBATIM  anything else: `sh` reads it from a read-only file, results come from its text or its exit status
+ *   COMMAND_BUILT     no command, but ids or a framework: like LAUNCHED, with words that we make
+ *
+ * "Simple" is decided as a POSIX shell would read the text: quotes and escapes are resolved; an expansion, a substitution, a
+ * pattern, an assignment, a list, a comment or a second command makes it VERBATIM. One exception: brackets inside a word that
+ * holds "::" are a test id's parameters, not a pattern.
+ *
+ * Pure functions over strings; no threads, no descriptors. */
+#pragma once
+#include "base/error.h"
+#include "base/strv.h"
+#include "score/framework.h"
+#include "score/request.h"
+
+enum command_kind { COMMAND_LAUNCHED, COMMAND_VERBATIM, COMMAND_BUILT, COMMAND_KIND_MAX };
+STRING_TABLE_DECLARE(command_kind);
+
+#define COMMAND_WORDS_MAX 200000        /* words of one command; more makes it VERBATIM */
+#define COMMAND_REDIRECTS_MAX 8
+
+enum redirect_op { REDIRECT_READ, REDIRECT_WRITE, REDIRECT_APPEND, REDIRECT_DUP, REDIRECT_OP_MAX };
+struct redirect { int fd; enum redirect_op op; char *target; /* a path, or the number of a descriptor for DUP */ };
+
+struct command {
+        enum command_kind kind;
+        const struct framework *framework;      /* NULL: none recognised (VERBATIM only) */
+        char *text;                             /* as given; "" when BUILT */
+        char **argv;                            /* LAUNCHED, BUILT: the command's own words; NULL-terminated */
+        size_t runner_at;                       /* argv[runner_at] names the runner: what follows are its arguments */
+        bool console;                           /* argv[0] is the runner's own script (pytest), not an interpreter */
+        struct redirect redirects[COMMAND_REDIRECTS_MAX]; size_t n_redirects;
+};
+/* 0, -ENOMEM, or -EINVAL when there is neither command nor framework nor ids. The request is only read. */
+int command_parse(const struct score_request *q, struct command *ret, struct error *e);
+void command_release(struct command *c);
+
+/* Splits like a shell. 0: *ret is a NULL-terminated list to be freed with strv_free, redirections in `redirects`; 1: shell
+ * syntax, nothing returned; -ENOMEM. */
+int command_split(const char *text, char ***ret, struct redirect redirects[static COMMAND_REDIRECTS_MAX], size_t *ret_n);

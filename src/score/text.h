@@ -1,0 +1,22 @@
+/* Lines of a run's text, for the parsers in text_*.c. Slices point into the text and own nothing. */
+#pragma once
+#include <stdbool.h>
+#include <string.h>
+
+#include "score/framework.h"
+
+struct slice { const char *p; size_t n; };
+
+/* The next line without its end; false at the end of the text. */
+bool text_line(const char **cursor, struct slice *ret);
+static inline bool slice_starts(struct slice s, const char *prefix) {
+        size_t n = strlen(prefix);
+        return s.n >= n && memcmp(s.p, prefix, n) == 0;
+}
+static inline bool slice_is(struct slice s, const char *text) { return s.n == strlen(text) && memcmp(s.p, text, s.n) == 0; }
+static inline struct slice slice_from(struct slice s, size_t at) { return (struct slice){s.p + at, s.n - at}; }
+static inline struct slice slice_cut(struct slice s, size_t n) { return (struct slice){s.p, n}; }
+struct slice slice_trim(struct slice s);                               /* blanks at both ends */
+const char *slice_find(struct slice s, const char *needle);            /* first occurrence or NULL */
+const char *slice_find_last(struct slice s, const char *needle);
+int text_put(struct test_results *ret, struct slice id, enum test_status st);    /* nothing for an empty id */
