@@ -56,7 +56,7 @@ int layer_image_open(struct layer_images *li, const char *id, struct layer_job *
 /* A fresh, detached, read-only, nodev mount of what the layer holds for a plane ("/", "/usr", "/opt"), the caller's. -ENOENT:
  * it holds nothing there (not an error). `ret_range_base`: the host id that root inside has on the files. */
 int layer_image_lower(struct layer_images *li, const char *id, const char *plane, uint32_t *ret_range_base);
-void layer_image_close(struct layer_images *li, const char *id);   /* drops the cached mount; users keep theirs */
+int layer_image_close(struct layer_images *li, const char *id, struct layer_job **ret);   /* drops the cached mount; users keep theirs */
 
 /* ---- publication and removal ---- */
 
