@@ -1,8 +1,15 @@
 /* An HTTP/1.1 server on a libuv loop over llhttp in strict mode.
  *
  * What a handler sees: a request whose head is parsed and whose body is complete (in memory up to body_memory_max, else a
- * spooled file), and a response object that may be answered now or later, whole or as a stream. The peer may vanish at any
- * moment: `on_close` runs and the response object is dead afterwards. Loop thread only. */
+ * spooled file), and a response that may be given now or later, whole or as a stream.
+ *
+ * Exactly one of http_respond(), http_respond_buf() or http_stream_start()..http_stream_end() answers a request; with that the
+ * request is over and the pointer is dead (unless the stream is still open). A handler that answers later MUST register
+ * http_on_close(): the peer may vanish at any moment; then `closed` runs, once, and the pointer is dead. `closed` is not called
+ * once the request was answered. Callbacks are never called from inside the function that registers them.
+ *
+ * Requests of one connection are handled one after the other, so pipelined answers are in order; what a peer sends ahead is not
+ * read beyond a few KiB. Strings that a request gives live as long as the request. Loop thread only. */
 #pragma once
 #include <stdbool.h>
 #include <uv.h>
@@ -13,17 +20,25 @@
 struct http_server;
 struct http_request;       /* one exchange: request and response; owned by its connection */
 
+#define HTTP_FIELDS_MAX 100              /* header fields of a request: 431 */
+#define HTTP_PARAMS_MAX 4                /* {names} in a route's pattern */
+#define HTTP_SEGMENTS_MAX 16             /* segments of a path; a longer one matches no route */
+#define HTTP_QUERY_MAX 32                /* pairs of a query: 400 */
+#define HTTP_STREAM_WRITE_MAX (1024 * 1024)      /* bytes of one http_stream_write */
+#define HTTP_STREAM_HIGH_WATER (256 * 1024)      /* unsent bytes of a stream */
+#define HTTP_LINGER_MS 5000              /* how long a peer that must be cut off may still read its answer */
+
 struct http_limits {       /* each reached is a named answer */
         size_t line_max;           /* 8 KiB: 414 */
-        size_t header_max;         /* 32 KiB in all, 100 fields: 431 */
+        size_t header_max;         /* 32 KiB in all: 431 */
         uint64_t body_max;         /* 1 GiB: 413 */
         size_t body_memory_max;    /* 1 MiB, beyond it spooled to an unlinked file */
-        uint64_t head_timeout_ms;  /* 10 s for a whole head, 408 */
-        uint64_t body_timeout_ms;  /* 30 s without a byte, 408 */
+        uint64_t head_timeout_ms;  /* 10 s from a head's first byte to its last, 408 */
+        uint64_t body_timeout_ms;  /* 30 s in which not even body_rate_min bytes came, 408 */
+        size_t body_rate_min;      /* 1 KiB */
         uint64_t idle_timeout_ms;  /* 75 s between requests, closed */
         uint64_t write_timeout_ms; /* 30 s without progress of a pending write, closed */
         size_t connections_max;    /* 4096: beyond it, accepted and answered 503 */
-        size_t pipeline_max;       /* 64 requests read ahead; then reading stops */
 };
 void http_limits_default(struct http_limits *ret);
 
@@ -34,41 +49,50 @@ struct http_route {
         const char *pattern;       /* "/task/{id}/result"; {x} matches one non-empty segment */
         http_handler handler;
         bool open;                 /* answers without a token (healthz, readyz) */
+        void *user;                /* the handler's; NULL = http_config.user */
 };
 
 struct http_config {
-        const char *listen;        /* "127.0.0.1:9090", "[::1]:9090", "unix:/path" */
+        const char *listen;        /* "127.0.0.1:9090", "[::1]:9090", "0.0.0.0:0", "unix:/path" */
         struct http_limits limits;
-        const struct http_route *routes; size_t n_routes;
-        const char *token;         /* NULL = none: then Host must be loopback and Origin absent or same (403) */
-        uint32_t deny_uid_first, deny_uid_count;    /* peers on loopback with these uids are refused (sock_diag) */
-        const char *spool_dir;
-        void (*log)(const struct http_request *r, int status, uint64_t ms, void *user);  /* may be NULL */
+        const struct http_route *routes; size_t n_routes;      /* must outlive the server */
+        const char *token;         /* NULL or "" = none: then Host must be loopback, unless any_host, and Origin absent or same (403) */
+        bool any_host;             /* an open listener that the operator insisted on */
+        uint32_t deny_uid_first, deny_uid_count;    /* local peers with these uids are refused (sock_diag; SO_PEERCRED on unix:) */
+        const char *spool_dir;     /* NULL = /tmp; copied */
+        void (*log)(const struct http_request *r, int status, uint64_t ms, void *user);  /* after each answer; may be NULL */
         /* Body of an error that the server itself makes (404, 405, 401, 413...). NULL = {"error": message}. */
         int (*error_body)(int status, const char *message, struct buf *b);
         void *user;
 };
 int http_server_start(uv_loop_t *loop, const struct http_config *cfg, struct http_server **ret, struct error *e);
-int http_server_port(const struct http_server *s);
-void http_server_stop(struct http_server *s, uint64_t grace_ms, void (*done)(void *user), void *user);   /* frees it */
+int http_server_port(const struct http_server *s);              /* 0 on a unix socket */
+bool http_server_checks_peers(const struct http_server *s);     /* false: deny_uid was asked for and the kernel cannot tell */
+size_t http_server_connections(const struct http_server *s);
+/* Accepts no more; idle connections close at once, busy ones after their answer or after grace_ms (0 = now). Then frees the server
+ * and calls done. */
+void http_server_stop(struct http_server *s, uint64_t grace_ms, void (*done)(void *user), void *user);
 
 /* request */
 const char *http_method(const struct http_request *r);
 const char *http_path(const struct http_request *r);                   /* decoded, without the query */
-const char *http_param(const struct http_request *r, const char *name);/* {name} of the route */
-const char *http_query(const struct http_request *r, const char *key); /* decoded; NULL when absent */
-const char *http_header(const struct http_request *r, const char *name);
-const char *http_request_id(const struct http_request *r);             /* X-Request-Id if sane, else made */
+const char *http_param(const struct http_request *r, const char *name);/* {name} of the route, decoded; NULL when there is none */
+const char *http_query(const struct http_request *r, const char *key); /* decoded; NULL when absent, "" without a value */
+const char *http_header(const struct http_request *r, const char *name);   /* the first of that name; NULL when absent */
+const char *http_request_id(const struct http_request *r);             /* X-Request-Id if sane, else made; goes out with the answer */
+const char *http_traceparent(const struct http_request *r);            /* of this exchange: the peer's trace, our span; NULL when none came */
 size_t http_body_len(const struct http_request *r);
-/* The whole body as one read-only span (memory or mmap of the spool), valid until the response is finished. */
+/* The whole body as one read-only span (memory or mmap of the spool; never NULL). */
 int http_body(struct http_request *r, const char **ret_data, size_t *ret_len);
 
 /* response */
 void http_respond(struct http_request *r, int status, const char *content_type, const char *body, size_t n);   /* copies */
 void http_respond_buf(struct http_request *r, int status, const char *content_type, struct buf *b);             /* takes the contents */
-void http_respond_header(struct http_request *r, const char *name, const char *value);                          /* before respond */
+void http_respond_error(struct http_request *r, int status, const char *message);                               /* body by error_body */
+void http_respond_header(struct http_request *r, const char *name, const char *value);                          /* before respond; a value with control bytes is dropped */
 void http_stream_start(struct http_request *r, int status, const char *content_type);                           /* chunked */
-int http_stream_write(struct http_request *r, const char *p, size_t n);      /* -EAGAIN: over the high-water mark, wait for on_drain */
+/* 0: taken; -EAGAIN: nothing taken, too much is unsent, wait for on_drain; -EMSGSIZE: n over HTTP_STREAM_WRITE_MAX. */
+int http_stream_write(struct http_request *r, const char *p, size_t n);
 void http_stream_end(struct http_request *r);
 void http_on_close(struct http_request *r, void (*closed)(void *user), void *user);   /* peer gone before the answer was complete */
-void http_on_drain(struct http_request *r, void (*drain)(void *user), void *user);
+void http_on_drain(struct http_request *r, void (*drain)(void *user), void *user);    /* a stream fell below the high-water mark */
