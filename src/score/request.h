@@ -3,6 +3,18 @@
 #pragma once
 #include "sandbox/sandbox.h"
 
+#define REQUEST_TEXT_MAX (128u << 20)      /* bytes of one patch, decoded */
+#define REQUEST_COMMAND_MAX (8u << 20)     /* bytes of a command: thousands of ids may stand in it */
+#define REQUEST_URL_MAX 4096u
+#define REQUEST_REF_MAX 255u               /* base_commit */
+#define REQUEST_PATH_MAX 1024u             /* image, repo_path, one protected path */
+#define REQUEST_IDS_MAX 50000              /* fail_to_pass, pass_to_pass */
+#define REQUEST_PATHS_MAX 1000             /* protect, allow_config */
+#define REQUEST_ENV_MAX 1000               /* variables */
+#define REQUEST_ENV_VALUE_MAX (120u * 1024)    /* one variable; the kernel takes 128 KiB */
+#define REQUEST_ENV_TOTAL_MAX (1u << 20)   /* all of them */
+#define REQUEST_TIMEOUT_MAX_S (7 * 86400)
+
 enum patch_mode { PATCH_REPAIR, PATCH_STRICT, PATCH_LADDER, PATCH_MODE_MAX };
 STRING_TABLE_DECLARE(patch_mode);
 enum run_mode { RUN_IDS, RUN_FILES, RUN_MODE_MAX };
@@ -34,3 +46,27 @@ struct score_request {
         char **protect, **allow_config;    /* paths relative to the tree */
 };
 void score_request_release(struct score_request *r);
+
+struct json;      /* base/json.h */
+struct field;     /* base/fields.h: also FIELDS_CHECK */
+
+/* What the operator decides where the client says nothing. */
+struct score_defaults {
+        enum sandbox_network network;      /* BRIG_TASK_NETWORK */
+        struct sandbox_limits limits;
+};
+void score_defaults_init(struct score_defaults *d);        /* the contract's */
+
+/* Decodes and checks a body. -EINVAL: a fault, -EOPNOTSUPP: of a later release; the text is the wire's and names the field:
+ * "Request body must be valid JSON", "Missing required fields: ['repo_url']", "Invalid value for 'timeout': ...". *ret is
+ * filled on success only. Whether the repository's URL may be used at all is the store's to say (tree_url_check).
+ *
+ * With FIELDS_CHECK in flags nothing big is copied: patches are checked and left out (their length is an upper bound), for a
+ * body that is only to be accepted. */
+int score_request_from_json(const char *body, size_t n, unsigned flags, const struct score_defaults *d, struct score_request *ret, struct error *e);
+/* The same from a value that is already parsed: -EINVAL unless it is an object. */
+int score_request_decode(const struct json *object, unsigned flags, const struct score_defaults *d, struct score_request *ret, struct error *e);
+#define SCORE_BODY_NOT_JSON "Request body must be valid JSON"
+
+/* The table, for documentation. */
+const struct field *score_request_table(size_t *ret_n);

@@ -1,0 +1,13 @@
+/* Parsers of single fields of a scoring request, for the table in request.c; see `parse` in base/fields.h. */
+#pragma once
+#include "base/fields.h"
+#include "score/request.h"
+
+int parse_env(const struct field *f, const struct json *v, void *target, struct error *e);
+int parse_user(const struct field *f, const struct json *v, void *target, struct error *e);
+int parse_network(const struct field *f, const struct json *v, void *target, struct error *e);      /* writes at f->at */
+int parse_framework(const struct field *f, const struct json *v, void *target, struct error *e);
+int parse_paths(const struct field *f, const struct json *v, void *target, struct error *e);        /* writes at f->at */
+int parse_control(const struct field *f, const struct json *v, void *target, struct error *e);
+int parse_gold_patch(const struct field *f, const struct json *v, void *target, struct error *e);
+int parse_tree(const struct field *f, const struct json *v, void *target, struct error *e);
