@@ -2,13 +2,46 @@
 BUILD ?= build
 MESON_FLAGS ?=
 
-.PHONY: all deps
-all: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) src/cmd/brig
+.PHONY: all deps demo test test-unit test-e2e test-real test-vm bench check clean
+
+all: $(BUILD)/build.ninja ## build $(BUILD)/brig
+	@ninja -C $(BUILD) src/cmd/brig >$(BUILD)/make.log 2>&1 || { cat $(BUILD)/make.log; exit 1; }
 	@ln -sf src/cmd/brig $(BUILD)/brig
+	@echo "built $(BUILD)/brig"
 
 $(BUILD)/build.ninja:
-	@meson setup $(BUILD) $(MESON_FLAGS)
+	@tools/install-deps.sh build
+	@meson setup $(BUILD) $(MESON_FLAGS) >/dev/null
 
-deps:
-	@tools/install-deps.sh
+deps: ## install the packages that building, testing and measuring need
+	@tools/install-deps.sh all
+
+demo: all ## score three patches of a small library, from an empty machine
+	@BRIG=$(BUILD)/brig tools/demo.sh
+
+test: deps all check ## every test; the last line says how many passed
+	@tools/run-tests.py --build $(BUILD)
+
+test-unit: deps all
+	@tools/run-tests.py --build $(BUILD) unit
+
+test-e2e: deps all
+	@tools/run-tests.py --build $(BUILD) e2e
+
+test-real: deps all ## tasks made from releases of well-known packages
+	@tools/run-tests.py --build $(BUILD) real
+
+test-vm: deps all ## kernel 6.1 and pure cgroup v2, under emulation
+	@BRIG=$(BUILD)/brig tests/vm/run.sh
+
+bench: deps all ## measure, and write docs/benchmarks.md
+	@bench/run.py --build $(BUILD)
+
+check: ## rules of the source that no compiler checks
+	@tools/check-includes.py
+
+clean:
+	@rm -rf $(BUILD)
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
