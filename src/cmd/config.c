@@ -1,0 +1,43 @@
+/* brig config: the settings in effect, or the reference page. */
+#include <string.h>
+
+#include "cmd/verbs.h"
+#include "engine/settings.h"
+
+extern char **environ;
+
+static int load(struct engine_config *cfg, int argc, char **argv, enum settings_format *format, struct error *e) {
+        int r = settings_from_env(cfg, environ, e);
+        for (int i = 1; r >= 0 && i < argc;) {
+                if (strcmp(argv[i], "--markdown") == 0) {
+                        *format = SETTINGS_MARKDOWN;
+                        i++;
+                        continue;
+                }
+                r = settings_flag(cfg, argc, argv, &i, e);
+                if (r == 0)
+                        return error_say(e, -EINVAL, "unknown option '%.100s'", argv[i]);
+        }
+        return r < 0 ? r : settings_check(cfg, e);
+}
+
+int cmd_config(int argc, char **argv) {
+        if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+                printf("usage: brig config [--markdown] [SETTING...]\n\nShows the settings that `brig serve` would use with this environment and these flags.\n");
+                return 0;
+        }
+        struct engine_config cfg;
+        struct error e = { 0 };
+        enum settings_format format = SETTINGS_TEXT;
+        settings_init(&cfg);
+        int r = load(&cfg, argc, argv, &format, &e);
+        _cleanup_buf_ struct buf b = BUF_INIT(1u << 20);
+        if (r >= 0)
+                r = settings_document(&cfg, format, &b);
+        if (r >= 0)
+                fputs(buf_str(&b), stdout);
+        else
+                fprintf(stderr, "brig config: %s\n", e.text);
+        settings_release(&cfg);
+        return r < 0 ? EXIT_USAGE : 0;
+}

@@ -1,0 +1,6 @@
+/* One function per verb: argv[0] is the verb; returns the program's exit status. A line in main.c's table makes it known. */
+#pragma once
+
+#define EXIT_USAGE 64
+
+int cmd_config(int argc, char **argv);
