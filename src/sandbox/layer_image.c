@@ -142,6 +142,10 @@ int layer_manifest_read(int dirfd, const char *id, struct layer_manifest *ret) {
         return r;
 }
 
+int layer_image_stat(struct layer_images *li, const char *id, struct layer_manifest *ret) {
+        return layer_id_valid(id) ? layer_manifest_read(li->dir_fd, id, ret) : -EINVAL;
+}
+
 /* The id when name is <id><suffix>. */
 static bool id_of(const char *name, const char *suffix, char ret[static LAYER_ID_SIZE]) {
         size_t n = strlen(name), s = strlen(suffix);

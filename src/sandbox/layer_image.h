@@ -62,6 +62,7 @@ int layer_image_close(struct layer_images *li, const char *id, struct layer_job 
 
 /* -EBUSY from the job: somebody can still write (the sandbox is not gone). */
 int layer_image_publish(struct layer_images *li, const struct layer_manifest *m, struct layer_job **ret);
+int layer_image_stat(struct layer_images *li, const char *id, struct layer_manifest *ret);  /* -ENOENT */
 int layer_image_remove(struct layer_images *li, const char *id, struct layer_job **ret);    /* published or being made */
 /* Calls `each` for every published layer. */
 int layer_images_list(struct layer_images *li, int (*each)(const struct layer_manifest *m, void *user), void *user);

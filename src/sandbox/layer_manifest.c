@@ -34,7 +34,7 @@ bool layer_opaque_valid(const char *path) {
 
 int layer_manifest_check(const struct layer_manifest *m) {
         bool ok = layer_id_valid(m->id) && m->kind >= 0 && m->kind < LAYER_KIND_MAX &&
-                  hex_or_empty(m->parent, sizeof m->parent) && hex_or_empty(m->commit, sizeof m->commit) &&
+                  hex_or_empty(m->key, sizeof m->key) && hex_or_empty(m->parent, sizeof m->parent) && hex_or_empty(m->commit, sizeof m->commit) &&
                   hex_or_empty(m->tree_hash, sizeof m->tree_hash) && layer_opaque_valid(m->opaque) &&
                   (m->kind == LAYER_TREE || m->opaque[0] == 0);
         return ok ? 0 : -EINVAL;
@@ -45,9 +45,9 @@ int layer_manifest_encode(const struct layer_manifest *m, struct buf *b) {
         if (r < 0)
                 return r;
         return buf_printf(b,
-                          "brig-layer %d\nid %s\nkind %s\nrange_base %" PRIu32 "\nparent %s\ncommit %s\ntree_hash %s\n"
+                          "brig-layer %d\nid %s\nkind %s\nrange_base %" PRIu32 "\nkey %s\nparent %s\ncommit %s\ntree_hash %s\n"
                           "commit_time %" PRId64 "\nbytes %" PRIu64 "\nmade_ms %" PRId64 "\nopaque %s\n",
-                          LAYER_FORMAT, m->id, layer_kind_to_string(m->kind), m->range_base, m->parent, m->commit, m->tree_hash,
+                          LAYER_FORMAT, m->id, layer_kind_to_string(m->kind), m->range_base, m->key, m->parent, m->commit, m->tree_hash,
                           m->commit_time, m->bytes, m->made_ms, m->opaque);
 }
 
@@ -94,7 +94,7 @@ int layer_manifest_parse(const char *text, size_t n, struct layer_manifest *ret)
         if (next_number(&at, "brig-layer", LAYER_FORMAT, LAYER_FORMAT, &format) < 0 ||
             next_text(&at, "id", m.id, sizeof m.id) < 0 || next_text(&at, "kind", kind, sizeof kind) < 0 ||
             next_number(&at, "range_base", 0, UINT32_MAX, &base) < 0 ||
-            next_text(&at, "parent", m.parent, sizeof m.parent) < 0 ||
+            next_text(&at, "key", m.key, sizeof m.key) < 0 || next_text(&at, "parent", m.parent, sizeof m.parent) < 0 ||
             next_text(&at, "commit", m.commit, sizeof m.commit) < 0 ||
             next_text(&at, "tree_hash", m.tree_hash, sizeof m.tree_hash) < 0 ||
             next_number(&at, "commit_time", INT64_MIN, INT64_MAX, &m.commit_time) < 0 ||

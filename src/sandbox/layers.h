@@ -25,7 +25,8 @@ struct layer_manifest {
         char id[LAYER_ID_SIZE];
         enum layer_kind kind;
         uint32_t range_base;       /* filled by the spawner: host id of root on its files */
-        char parent[LAYER_ID_SIZE];        /* layer below, "" without */
+        char key[LAYER_ID_SIZE];           /* what it was made from: the daemon's name for it. Ids are random, never used twice */
+        char parent[LAYER_ID_SIZE];        /* id of the layer below, "" without */
         char commit[LAYER_ID_SIZE], tree_hash[LAYER_ID_SIZE];
         int64_t commit_time;
         char opaque[1024];         /* LAYER_TREE: path of the tree, which hides what an image has there; "" = none */
@@ -34,7 +35,9 @@ struct layer_manifest {
 };
 
 typedef void (*layer_done)(int r, const struct error *e, void *user);
-int layers_publish(struct spawner *sp, const struct layer_manifest *m, layer_done done, void *user);
+/* `m` in the callback is as published, NULL on failure; -EBUSY: the making sandbox is not gone. A published layer is open. */
+typedef void (*layer_published)(int r, const struct layer_manifest *m, const struct error *e, void *user);
+int layers_publish(struct spawner *sp, const struct layer_manifest *m, layer_published done, void *user);
 int layers_open(struct spawner *sp, const char *id, layer_done done, void *user);
 int layers_close(struct spawner *sp, const char *id);
 int layers_remove(struct spawner *sp, const char *id, layer_done done, void *user);      /* published, or being made */

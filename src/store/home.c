@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "store/home.h"
 
-static const char *const subdirs[] = { "images", "layers", "snapshots", "mirrors", "workspaces", "runs", "spool" };
+static const char *const subdirs[] = { "images", "snapshots", "trees", "workspaces", "runs", "spool" };
 
 /* Who holds the lock, for the message: best effort, because the holder may be just about to write it. */
 static int say_holder(int lock_fd, const char *path, struct error *e) {

@@ -21,7 +21,7 @@ struct home {
 
 /* Makes the directory if needed and takes the lock. -EWOULDBLOCK when another process holds it: the text says which. */
 int home_open(const char *path, struct home *ret, struct error *e);
-/* Makes the sub-directories (runs, layers, mirrors...) and gives them, the home and the lock to uid:gid, which the daemon
+/* Makes the sub-directories (runs, images...; not layers and mirrors, which are the spawner's) and gives them, the home and the lock to uid:gid, which the daemon
  * becomes. Directories that the spawner keeps for itself are its own business. */
 int home_layout(const struct home *h, uid_t uid, gid_t gid, struct error *e);
 void home_release(struct home *h);

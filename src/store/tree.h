@@ -4,7 +4,8 @@
  * ask meanwhile share the answer; failures are remembered for 60 s.
  *
  * Key: (image digest, canonical URL without credentials, resolved commit, repo_path, setup_command, set-up network and
- * environment, layer format). Loop thread only. */
+ * environment, layer format). It is two layers: the checkout (address, commit, repo_path), which fits every image, and above
+ * it, where a setup_command is given, what that command changed. Loop thread only. */
 #pragma once
 #include "sandbox/sandbox.h"
 
@@ -40,7 +41,7 @@ struct tree {                      /* answer; strings live until tree_release */
 };
 
 /* 0, or -EINVAL with a reason that names the field (400): leading '-', ext::, forbidden scheme, local path outside the roots
- * or unreadable. `privileged_path`: the CLI's own --repo, any path. */
+ * or unreadable. */
 int tree_url_check(struct tree_store *ts, const char *repo_url, const char *commit, struct error *e);
 
 typedef void (*tree_done)(struct tree *t, enum tree_failure failure, const struct error *e, void *user);  /* t NULL on failure */
@@ -52,7 +53,10 @@ struct tree_store_config {
         const char *home;
         uint64_t max_bytes;                    /* of layers, LRU, never one in use */
         const char *const *repo_roots;         /* BRIG_REPO_ROOTS; NULL = default rule */
-        bool any_readable_path;                /* default rule: loopback only */
+        bool any_readable_path;                /* default rule: loopback only; the CLI's own --repo */
+        const char *const *fetch_env;          /* operator's additions to git's environment when it fetches (proxies); may be NULL */
 };
 int tree_store_open(uv_loop_t *loop, struct spawner *sp, const struct tree_store_config *cfg, struct tree_store **ret, struct error *e);
-void tree_store_close(struct tree_store *ts);
+/* Cancels what is being made (no callback of a ticket runs any more), waits until its sandboxes are gone, frees the store, then
+ * calls `done`. The spawner must live until then. */
+void tree_store_close(struct tree_store *ts, void (*done)(void *user), void *user);
