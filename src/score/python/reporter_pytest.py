@@ -1,0 +1,181 @@
+"""The reporter inside pytest (>= 3.6): a plugin object. channel.py was run before, in the same namespace."""
+import os as _os
+import sys as _sys
+
+_join, _norm, _rel, _exists, _unlink = _os.path.join, _os.path.normpath, _os.path.relpath, _os.path.lexists, _os.unlink
+
+
+class Selection(object):
+    """Which of the collected tests run. Arguments with `::` select by id; a whole file or directory selects all below it."""
+
+    def __init__(self, ids, cwd, whole_files):
+        self.cwd, self.paths, self.whole, self.ids = cwd, [], [], {}
+        seen = set()
+        for arg in ids:
+            path, sep, rest = arg.partition("::")
+            path = self.normal(path)
+            if _exists(_join(cwd, path)) and path not in seen:
+                seen.add(path)
+                self.paths.append(path)
+            if sep and not whole_files:
+                self.ids.setdefault(path, []).append(rest)
+            else:
+                self.whole.append(path)
+
+    def normal(self, path):
+        return _rel(_norm(_join(self.cwd, path)), self.cwd)
+
+    def takes(self, nodeid):
+        path, _, rest = nodeid.partition("::")
+        for whole in self.whole:
+            if whole == "." or path == whole or path.startswith(whole + "/"):
+                return True
+        for wanted in self.ids.get(path, ()):
+            if rest == wanted or rest.startswith(wanted + "::") or rest.startswith(wanted + "["):
+                return True
+            if "[" in wanted and "]" not in wanted and rest.startswith(wanted):  # cut off in the data
+                return True
+        return False
+
+
+class Reporter(object):
+    def __init__(self, pytest, channel, plan, from_tree):
+        self.channel, self.plan, self.from_tree = channel, plan, from_tree
+        self.version = getattr(pytest, "__version__", "?")
+        self.cwd = _os.getcwd()
+        self.root = self.cwd
+        self.selection = None
+        self.index = {}
+        self.phases, self.current, self.began = [], None, 0.0
+        self.tests = self.bad = 0
+        self.spelled = {}
+
+    # ---- before collection
+
+    def drop_config(self):
+        for path in self.plan.pop("remove", ()):
+            try:
+                _unlink(path)
+            except OSError:
+                pass
+
+    def pytest_load_initial_conftests(self):
+        self.drop_config()
+
+    def no_workers(self, config):
+        """Tests run in this process: workers of xdist would run without the selection."""
+        for name, value in (("numprocesses", None), ("dist", "no"), ("tx", []), ("looponfail", False), ("distload", False)):
+            if hasattr(config.option, name):
+                setattr(config.option, name, value)
+
+    def pytest_cmdline_main(self, config):
+        self.no_workers(config)
+        if not getattr(config.option, "pyargs", False):
+            ids = self.plan["ids"] or config.args
+            if self.plan["ids"] or any("::" in str(a) for a in ids):
+                self.selection = Selection([str(a) for a in ids], self.cwd, self.plan["run"] == "files")
+                config.args[:] = self.selection.paths
+                if not config.args:  # no file is left: collect nothing instead of everything
+                    config.args[:] = [self.empty_directory()]
+
+    def empty_directory(self):
+        import tempfile
+        return tempfile.mkdtemp(prefix="brig-none-")
+
+    def pytest_configure(self, config):
+        self.no_workers(config)
+        self.root = str(getattr(config, "rootpath", None) or config.rootdir)
+        self.channel.emit("start", framework="pytest", version=self.version, python="%d.%d.%d" % tuple(_sys.version_info[:3]),
+                          root=self.root, tree=self.from_tree)
+
+    # ---- collection
+
+    def spell(self, nodeid):
+        """As pytest prints it: relative to the working directory, without the instances that pytest before 3.9 shows."""
+        nodeid = nodeid.replace("::()", "")
+        if self.root == self.cwd:
+            return nodeid
+        path, sep, rest = nodeid.partition("::")
+        if path not in self.spelled:
+            self.spelled[path] = _rel(_join(self.root, path), self.cwd)
+        return self.spelled[path] + sep + rest
+
+    def pytest_collectreport(self, report):
+        if report.outcome != "passed":
+            longrepr = getattr(report, "longrepr", "")
+            text = longrepr[2] if isinstance(longrepr, tuple) and len(longrepr) == 3 else longrepr
+            self.channel.emit("broken" if report.outcome == "failed" else "skipped", path=self.spell(report.nodeid),
+                              text=_clean(text, 1 << 20)[-TEXT_MAX:])
+
+    def pytest_collection_modifyitems(self, session, config, items):
+        if self.selection is None:
+            return
+        taken, left = [], []
+        for item in items:
+            (taken if self.selection.takes(self.spell(item.nodeid)) else left).append(item)
+        if left:
+            config.hook.pytest_deselected(items=left)
+            items[:] = taken
+
+    def pytest_collection_finish(self, session):
+        ids = []
+        for item in session.items:
+            if item.nodeid not in self.index:
+                self.index[item.nodeid] = len(ids)
+                ids.append(self.spell(item.nodeid))
+        self.channel.emit_ids(ids)
+
+    # ---- tests
+
+    def pytest_runtest_logstart(self, nodeid):
+        self.current, self.phases, self.began = nodeid, [], _clock()
+        if nodeid in self.index:
+            self.channel.emit("run", i=self.index[nodeid])
+
+    def pytest_runtest_logreport(self, report):
+        what = {"passed": "p", "failed": "f", "skipped": "s"}.get(report.outcome)
+        if what is None:  # "rerun" and the like: another report of the same phase follows
+            return
+        if hasattr(report, "wasxfail"):
+            what = {"p": "X", "s": "x"}.get(what, what)
+        phase = {"setup": "s", "call": "c", "teardown": "t"}.get(report.when, "c") + what
+        if report.nodeid == self.current:
+            self.phases.append(phase)
+        elif report.nodeid in self.index:
+            self.finish(report.nodeid, phase, 0)
+        else:
+            self.channel.emit("other", id=self.spell(report.nodeid), p=phase)
+
+    def pytest_runtest_logfinish(self, nodeid):
+        if nodeid == self.current:
+            self.finish(nodeid, "".join(self.phases), int((_clock() - self.began) * 1000))
+            self.current = None
+
+    def finish(self, nodeid, phases, ms):
+        if nodeid not in self.index:
+            self.channel.emit("other", id=self.spell(nodeid), p=phases)
+            return
+        self.tests += 1
+        self.bad += 1 if "f" in phases or "e" in phases else 0
+        self.channel.emit("test", i=self.index[nodeid], p=phases, d=ms)
+
+
+def run(pytest, channel, plan, from_tree):
+    for name in ("pytest_load_initial_conftests", "pytest_cmdline_main", "pytest_configure", "pytest_collection_modifyitems"):
+        setattr(Reporter, name, pytest.hookimpl(tryfirst=True)(getattr(Reporter, name)))
+    reporter = Reporter(pytest, channel, plan, from_tree)
+    args = list(plan.get("config", ())) + plan["args"]
+    if plan["ids"]:
+        args += [p for p in Selection(plan["ids"], reporter.cwd, True).paths if not p.startswith("-")]
+    if plan["mode"] == "collect":
+        args += ["--collect-only", "-qq"]
+    plan["remove"] = [p for p in plan.get("config", ())[1:2] if "/.brig-config-" in p]
+    try:
+        status = pytest.main(args, plugins=[reporter])
+    except SystemExit as e:
+        status = e.code
+    finally:
+        reporter.drop_config()
+    status = 0 if status is None else int(status) if isinstance(status, int) else 1
+    channel.emit("end", x=status, tests=reporter.tests, bad=reporter.bad)
+    return status
