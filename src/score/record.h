@@ -23,8 +23,6 @@ enum report_channel { CHANNEL_PRIVATE, CHANNEL_TEXT, CHANNEL_EXIT, CHANNEL_MAX }
 STRING_TABLE_DECLARE(report_channel);
 enum integrity { INTEGRITY_CLEAN, INTEGRITY_SUSPECT, INTEGRITY_VIOLATED, INTEGRITY_MAX };
 STRING_TABLE_DECLARE(integrity);
-enum patch_rung { RUNG_NONE, RUNG_STRICT, RUNG_RECOUNT, RUNG_WHITESPACE, RUNG_THREE_WAY, RUNG_FUZZY, RUNG_MAX };
-STRING_TABLE_DECLARE(patch_rung);
 
 #define TEST_RESULTS_MAX 200000u   /* ids of one run; beyond it test_results_put says -ENOSPC */
 #define FINDINGS_MAX 100u          /* kept; more only raise the verdict */

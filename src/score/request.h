@@ -2,6 +2,7 @@
  * (task executor protocol). Strings are owned by the request; absent text is "", absent lists are NULL. */
 #pragma once
 #include "sandbox/sandbox.h"
+#include "score/patch_rung.h"
 
 #define REQUEST_TEXT_MAX (128u << 20)      /* bytes of one patch, decoded */
 #define REQUEST_COMMAND_MAX (8u << 20)     /* bytes of a command: thousands of ids may stand in it */
@@ -15,8 +16,6 @@
 #define REQUEST_ENV_TOTAL_MAX (1u << 20)   /* all of them */
 #define REQUEST_TIMEOUT_MAX_S (7 * 86400)
 
-enum patch_mode { PATCH_REPAIR, PATCH_STRICT, PATCH_LADDER, PATCH_MODE_MAX };
-STRING_TABLE_DECLARE(patch_mode);
 enum run_mode { RUN_IDS, RUN_FILES, RUN_MODE_MAX };
 STRING_TABLE_DECLARE(run_mode);
 

@@ -72,6 +72,13 @@ class Channel(object):
         return _quote(_clean(v, ID_MAX))
 
     def emit_ids(self, ids):
-        for at in range(0, len(ids), 64):
-            self.emit("ids", ids=ids[at:at + 64])
+        part, size = [], 0
+        for one in ids:
+            part.append(one)
+            size += len(one)
+            if len(part) == 64 or size > 16384:
+                self.emit("ids", ids=part)
+                part, size = [], 0
+        if part:
+            self.emit("ids", ids=part)
         self.emit("collected", count=len(ids))

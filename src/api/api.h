@@ -1,0 +1,11 @@
+/* What every surface's handlers get as `user` of their HTTP server. */
+#pragma once
+#include <uv.h>
+
+#include "engine/engine.h"
+#include "http/server.h"
+
+struct api {
+        uv_loop_t *loop;
+        struct engine *engine;
+};

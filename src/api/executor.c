@@ -1,0 +1,16 @@
+#include "api/executor_internal.h"
+
+const struct http_route *executor_routes(size_t *ret_n) {
+        static const struct http_route routes[] = {
+                { .method = "POST", .pattern = "/task/submit", .handler = executor_post_submit },
+                { .method = "POST", .pattern = "/task/batch", .handler = executor_post_batch },
+                { .method = "GET", .pattern = "/task/{id}", .handler = executor_get_task },
+                { .method = "DELETE", .pattern = "/task/{id}", .handler = executor_delete_task },
+                { .method = "GET", .pattern = "/task/{id}/result", .handler = executor_get_result },
+                { .method = "GET", .pattern = "/task/{id}/log", .handler = executor_get_log },
+                { .method = "GET", .pattern = "/task/{id}/log/stdout", .handler = executor_get_stdout },
+                { .method = "GET", .pattern = "/task/{id}/log/stderr", .handler = executor_get_stderr },
+        };
+        *ret_n = ARRAY_SIZE(routes);
+        return routes;
+}

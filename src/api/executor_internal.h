@@ -1,0 +1,28 @@
+/* Between the files of the executor surface. */
+#pragma once
+#include "api/executor.h"
+#include "api/fields.h"
+#include "api/reply.h"
+
+/* A task that was decoded and found good, ready for engine_submit. */
+struct prepared {
+        struct envelope envelope;
+        struct buf body;               /* canonical JSON */
+        char *source;                  /* repo_url without credentials, for the log */
+};
+void prepared_release(struct prepared *p);
+/* -EINVAL, -EOPNOTSUPP, -E2BIG, -ENOMEM; the text is the wire's. */
+int executor_prepare(struct api *a, const struct json *object, const char *header_key, struct prepared *ret, struct error *e);
+int executor_submit(struct api *a, const struct prepared *p, engine_submitted done, void *user);
+void executor_log_accepted(const char *id, const struct prepared *p, bool repeated);
+/* The body as a JSON object, or the answer is given and false returned. */
+bool executor_body(struct http_request *r, struct json *ret);
+
+void executor_post_submit(struct http_request *r, void *user);
+void executor_post_batch(struct http_request *r, void *user);
+void executor_get_task(struct http_request *r, void *user);
+void executor_get_result(struct http_request *r, void *user);
+void executor_delete_task(struct http_request *r, void *user);
+void executor_get_log(struct http_request *r, void *user);
+void executor_get_stdout(struct http_request *r, void *user);
+void executor_get_stderr(struct http_request *r, void *user);

@@ -1,0 +1,122 @@
+#include <string.h>
+
+#include "api/fields.h"
+#include "base/utf8.h"
+
+#define AT(member) .at = offsetof(struct envelope, member)
+
+void envelope_release(struct envelope *v) {
+        if (!v)
+                return;
+        free(v->tenant);
+        free(v->idempotency_key);
+        *v = (struct envelope){ 0 };
+}
+
+static int put_char(struct buf *b, unsigned char c, char quote) {
+        switch (c) {
+        case '\n': return buf_adds(b, "\\n");
+        case '\r': return buf_adds(b, "\\r");
+        case '\t': return buf_adds(b, "\\t");
+        case '\\': return buf_adds(b, "\\\\");
+        default:
+                if (c == (unsigned char)quote)
+                        return buf_printf(b, "\\%c", c);
+                return c < ' ' || c == 0x7f ? buf_printf(b, "\\x%02x", c) : buf_addc(b, (char)c);
+        }
+}
+
+int python_repr(const char *s, size_t n, struct buf *ret) {
+        char quote = memchr(s, '\'', n) && !memchr(s, '"', n) ? '"' : '\'';
+        int r = buf_addc(ret, quote);
+        for (size_t i = 0; r == 0 && i < n; i++)
+                r = put_char(ret, (unsigned char)s[i], quote);
+        return r < 0 ? r : buf_addc(ret, quote);
+}
+
+static int parse_mode(const struct field *f, const struct json *v, void *target, struct error *e) {
+        if (json_string_is(v, "clone"))
+                return 0;
+        _cleanup_buf_ struct buf shown = BUF_INIT(400), text = BUF_INIT(200);
+        if (v->type != JSON_STRING)
+                return field_fault(f, e, "expected a string, not %s", json_type_to_string(v->type));
+        if (json_string(v, &text) < 0)
+                buf_reset(&text);      /* too long to repeat */
+        if (python_repr(buf_str(&text), text.len, &shown) < 0)
+                return field_fault(f, e, "no such mode");
+        return error_say(e, json_string_is(v, "image") ? -EOPNOTSUPP : -EINVAL, "Unsupported mode: %s", buf_str(&shown));
+}
+
+static int parse_labels(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct envelope *env = target;
+        struct json key, value;
+        size_t n = 0;
+        if (v->type != JSON_OBJECT)
+                return field_fault(f, e, "expected an object of strings, not %s", json_type_to_string(v->type));
+        for (struct json_iter it = json_iter(v); json_next_member(&it, &key, &value);) {
+                _cleanup_free_ char *name = NULL, *text = NULL;
+                if (++n > LABELS_MAX)
+                        return field_fault(f, e, "more than %d labels", LABELS_MAX);
+                int r = field_string(f, &key, LABEL_TEXT_MAX, &name, NULL, e);
+                if (r == 0)
+                        r = field_string(f, &value, LABEL_TEXT_MAX, &text, NULL, e);
+                if (r < 0)
+                        return r;
+                if (strcmp(name, "tenant") == 0) {
+                        free(env->tenant);
+                        env->tenant = TAKE_PTR(text);
+                }
+        }
+        return 0;
+}
+
+static int parse_key(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct envelope *env = target;
+        char *key;
+        int r = field_string(f, v, IDEMPOTENCY_KEY_MAX, &key, NULL, e);
+        if (r < 0)
+                return r;
+        if (!key[0]) {
+                free(key);
+                return field_fault(f, e, "must not be empty");
+        }
+        free(env->idempotency_key);
+        env->idempotency_key = key;
+        return 0;
+}
+
+static const struct field envelope_fields[] = {
+        { .name = "mode", .kind = FIELD_CUSTOM, .parse = parse_mode, .type = "`clone`", .def = "`clone`", .doc = "`image` is of a later release" },
+        { .name = "priority", .kind = FIELD_SIGNED, AT(priority), .min = -TASK_PRIORITY_MAX, .max = TASK_PRIORITY_MAX, .def = "0", .doc = "higher runs earlier" },
+        { .name = "labels", .kind = FIELD_CUSTOM, .parse = parse_labels, .type = "object of strings", .doc = "`tenant` is what the queue is fair between" },
+        { .name = "idempotency_key", .kind = FIELD_CUSTOM, .parse = parse_key, .type = "string", .doc = "also as the header `Idempotency-Key`" },
+};
+
+const struct field *envelope_table(size_t *ret_n) {
+        *ret_n = ARRAY_SIZE(envelope_fields);
+        return envelope_fields;
+}
+
+static int take_header_key(struct envelope *v, const char *key, struct error *e) {
+        if (!key || (v->idempotency_key && strcmp(v->idempotency_key, key) == 0))
+                return 0;
+        if (v->idempotency_key)
+                return error_say(e, -EINVAL, "Invalid value for 'idempotency_key': the field and the header Idempotency-Key differ");
+        if (!key[0] || strlen(key) > IDEMPOTENCY_KEY_MAX || !utf8_valid(key, strlen(key)))
+                return error_say(e, -EINVAL, "Invalid value for 'Idempotency-Key': expected 1 to %u bytes of UTF-8", IDEMPOTENCY_KEY_MAX);
+        v->idempotency_key = strdup(key);
+        return v->idempotency_key ? 0 : error_set(e, -ENOMEM, "decode request");
+}
+
+int envelope_decode(const struct json *object, const char *header_key, struct envelope *ret, struct error *e) {
+        struct envelope v = { .tenant = strdup("") };
+        int r = v.tenant ? fields_decode(envelope_fields, ARRAY_SIZE(envelope_fields), object, 0, &v, e) : error_set(e, -ENOMEM, "decode request");
+        if (r == 0)
+                r = take_header_key(&v, header_key, e);
+        if (r < 0) {
+                envelope_release(&v);
+                return r;
+        }
+        *ret = v;
+        return 0;
+}

@@ -1,0 +1,18 @@
+/* The tree on disk, beneath a directory descriptor: no component of a path is ever followed when it is a link, and nothing
+ * outside the directory is read or written, whatever stands there. Used in Brig's helper, inside the sandbox's boundary. */
+#pragma once
+#include "score/patch_plan.h"
+
+#define TREE_REMOVE_DEPTH_MAX 256
+
+/* State of path beneath root. 0, -EFBIG, or what the kernel said. */
+int tree_read(int root, const char *path, struct entry *ret);
+/* The same as a patch_source callback; user points to the int. */
+int tree_source_read(void *user, const char *path, struct entry *ret);
+/* Writes a plan. What is replaced is unlinked first, so hard links and permissions of others stay untouched; what is written
+ * carries the present as its time. Directories are made (0755) and, once emptied, removed. -EBADMSG: a directory with contents
+ * is in the way of a file. On failure a part may have been written: the caller resets the paths of the plan. */
+int tree_write(int root, const struct patch_plan *plan, struct error *e);
+/* Puts path back to what it is beneath base, removing whatever stands there, contents and all; parents that are no directories
+ * but should be are replaced. *ret_changed: it was different before. Times of restored files are the base's. */
+int tree_reset(int root, int base, const char *path, bool *ret_changed, struct error *e);
