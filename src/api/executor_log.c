@@ -43,14 +43,16 @@ void executor_get_log(struct http_request *r, void *user) {
         reply_buf(r, 200, json_finish(&w), &b);
 }
 
-/* One download. The request may vanish while a read is under way on the pool: then the read's end frees it. */
+/* One download. The client may vanish at any moment, also within a call that writes to it; then `r` is NULL, and whoever
+ * holds the object (a read on the pool, a function of ours: `held`) frees it when it is done. */
 struct download {
         struct api *a;
-        struct http_request *r;        /* NULL: the client is gone */
+        struct http_request *r;
         int fd;
         uv_fs_t read;
-        bool reading, waiting;         /* a read is under way; the client is slow */
+        bool held;
         int64_t at;
+        size_t len;                    /* of what was read and not yet taken by the client */
         char piece[LOG_PIECE];
 };
 
@@ -62,60 +64,62 @@ static void download_free(struct download *d) {
 static void download_closed(void *user) {
         struct download *d = user;
         d->r = NULL;
-        if (!d->reading)
+        if (!d->held)
                 download_free(d);
 }
 
 static void download_end(struct download *d) {
-        http_on_close(d->r, NULL, NULL);
-        http_on_drain(d->r, NULL, NULL);
-        http_stream_end(d->r);
+        if (d->r) {
+                http_on_close(d->r, NULL, NULL);
+                http_on_drain(d->r, NULL, NULL);
+                http_stream_end(d->r);
+        }
         download_free(d);
 }
 
 static void download_next(struct download *d);
 
+/* Hands over what was read; then reads on, or waits until the client has caught up. */
+static void download_write(struct download *d) {
+        d->held = true;
+        int x = http_stream_write(d->r, d->piece, d->len);
+        d->held = false;
+        if (!d->r || (x < 0 && x != -EAGAIN)) {
+                download_end(d);
+        } else if (x == 0) {
+                d->len = 0;
+                download_next(d);
+        }
+}
+
 static void download_read(uv_fs_t *req) {
         struct download *d = req->data;
         ssize_t n = req->result;
         uv_fs_req_cleanup(req);
-        d->reading = false;
-        if (!d->r) {
-                download_free(d);
-                return;
-        }
-        if (n <= 0) {                  /* end of file; after a read error the log ends early, there is no other way to say it */
+        d->held = false;
+        if (!d->r || n <= 0) {         /* after a read error the log ends early: there is no other way to say it by now */
                 download_end(d);
                 return;
         }
         d->at += n;
-        d->waiting = true;             /* set first: the write may find the client gone, and free */
-        int x = http_stream_write(d->r, d->piece, (size_t)n);
-        if (x == -EAGAIN)
-                return;                /* taken, but no more before the client has caught up */
-        d->waiting = false;
-        if (x < 0)
-                download_end(d);
-        else
-                download_next(d);
+        d->len = (size_t)n;
+        download_write(d);
 }
 
 static void download_next(struct download *d) {
         uv_buf_t b = uv_buf_init(d->piece, sizeof d->piece);
         d->read.data = d;
-        d->reading = true;
+        d->held = true;
         if (uv_fs_read(d->a->loop, &d->read, d->fd, &b, 1, d->at, download_read) < 0) {
-                d->reading = false;
+                d->held = false;
                 download_end(d);
         }
 }
 
 static void download_drained(void *user) {
         struct download *d = user;
-        if (!d->waiting)
-                return;
-        d->waiting = false;
-        download_next(d);
+        if (!d->held && d->len > 0)
+                download_write(d);
 }
 
 static void start_download(struct api *a, struct http_request *r, enum task_stream stream) {
@@ -135,8 +139,13 @@ static void start_download(struct api *a, struct http_request *r, enum task_stre
         d->fd = fd;
         http_on_close(r, download_closed, d);
         http_on_drain(r, download_drained, d);
+        d->held = true;
         http_stream_start(r, 200, "application/octet-stream");
-        download_next(d);
+        d->held = false;
+        if (d->r)
+                download_next(d);
+        else
+                download_free(d);
 }
 
 void executor_get_stdout(struct http_request *r, void *user) {

@@ -18,6 +18,8 @@ struct http_request {
         char *answer; size_t answer_len;
         char retry_after[16];
         void (*closed)(void *); void *closed_user;
+        void (*drain)(void *); void *drain_user;
+        int refuse, vanish;                            /* writes of a stream that find the client slow; that find it gone */
 };
 
 const char *http_method(const struct http_request *r) { return r->method; }
@@ -46,7 +48,14 @@ void http_respond_header(struct http_request *r, const char *name, const char *v
         snprintf(r->retry_after, sizeof r->retry_after, "%s", value);
 }
 void http_stream_start(struct http_request *r, int status, const char *type) { r->status = status; }
+static void hang_up(struct http_request *r);
 int http_stream_write(struct http_request *r, const char *p, size_t n) {
+        if (r->vanish) {
+                hang_up(r);
+                return -EPIPE;
+        }
+        if (r->refuse-- > 0)
+                return -EAGAIN;
         r->answer = realloc(r->answer, r->answer_len + n + 1);
         memcpy(r->answer + r->answer_len, p, n);
         r->answer_len += n;
@@ -55,13 +64,14 @@ int http_stream_write(struct http_request *r, const char *p, size_t n) {
 }
 void http_stream_end(struct http_request *r) { r->answers++; }
 void http_on_close(struct http_request *r, void (*closed)(void *user), void *user) { r->closed = closed; r->closed_user = user; }
-void http_on_drain(struct http_request *r, void (*drain)(void *user), void *user) { }
+void http_on_drain(struct http_request *r, void (*drain)(void *user), void *user) { r->drain = drain; r->drain_user = user; }
 
 /* The client hangs up. */
 static UNUSED void hang_up(struct http_request *r) {
-        if (r->closed)
-                r->closed(r->closed_user);
+        void (*closed)(void *) = r->closed;
         r->closed = NULL;
+        if (closed)
+                closed(r->closed_user);
 }
 
 static UNUSED void forget(struct http_request *r) {

@@ -299,52 +299,78 @@ static void deletion_answers_when_nothing_is_left(void **state) {
         assert_int_equal(r.answers, 0);
 }
 
-static void logs_stream_whole(void **state) {
-        char path[] = "/tmp/brig-test-XXXXXX", text[200000];
-        int fd = mkstemp(path);
-        for (size_t i = 0; i < sizeof text; i++)
-                text[i] = (char)('a' + i % 7);
-        assert_int_equal(write(fd, text, sizeof text), sizeof text);
-        close(fd);
-        uv_loop_t loop;
-        assert_int_equal(uv_loop_init(&loop), 0);
-        api.loop = &loop;
+/* A log file of 200,000 bytes on a loop of its own. */
+static char log_path[32], log_text[200000];
+static uv_loop_t loop;
+
+static int log_setup(void **state) {
+        snprintf(log_path, sizeof log_path, "/tmp/brig-test-XXXXXX");
+        int fd = mkstemp(log_path);
+        for (size_t i = 0; i < sizeof log_text; i++)
+                log_text[i] = (char)('a' + i % 7);
+        if (write(fd, log_text, sizeof log_text) != sizeof log_text || close(fd) < 0)
+                return -1;
+        fake_reset(state);
         fake.known = true;
-        fake.log_path = path;
+        fake.log_path = log_path;
+        api.loop = &loop;
+        return uv_loop_init(&loop);
+}
+
+static int log_teardown(void **state) {
+        unlink(log_path);
+        return uv_loop_close(&loop) || fake_reset(state);
+}
+
+static void logs_stream_whole(void **state) {
         struct http_request r = get(FAKE_ID);
         executor_get_stdout(&r, &api);
         uv_run(&loop, UV_RUN_DEFAULT);
         assert_int_equal(r.status, 200);
         assert_int_equal(r.answers, 1);
-        assert_int_equal(r.answer_len, sizeof text);
-        assert_memory_equal(r.answer, text, sizeof text);
+        assert_int_equal(r.answer_len, sizeof log_text);
+        assert_memory_equal(r.answer, log_text, sizeof log_text);
+        assert_null(r.closed);
         forget(&r);
-        r = get(FAKE_ID);
+}
+
+static void logs_say_how_long_they_are(void **state) {
+        struct http_request r = get(FAKE_ID);
         executor_get_log(&r, &api);
         check(&r, 200, "{\"task_id\":\"" FAKE_ID "\",\"stdout\":{\"url\":\"/task/" FAKE_ID "/log/stdout\",\"bytes\":200000},\"stderr\":null}");
         forget(&r);
-        assert_int_equal(uv_loop_close(&loop), 0);
-        unlink(path);
+}
+
+static void a_slow_client_loses_nothing(void **state) {
+        struct http_request r = get(FAKE_ID);
+        r.refuse = 1;
+        executor_get_stdout(&r, &api);
+        uv_run(&loop, UV_RUN_DEFAULT);
+        assert_int_equal(r.answer_len, 0);         /* nothing is read ahead of it either: the loop has come to rest */
+        r.drain(r.drain_user);
+        uv_run(&loop, UV_RUN_DEFAULT);
+        assert_int_equal(r.answer_len, sizeof log_text);
+        assert_memory_equal(r.answer, log_text, sizeof log_text);
+        forget(&r);
 }
 
 static void a_download_ends_with_its_client(void **state) {
-        char path[] = "/tmp/brig-test-XXXXXX";
-        int fd = mkstemp(path);
-        assert_int_equal(write(fd, "x", 1), 1);
-        close(fd);
-        uv_loop_t loop;
-        assert_int_equal(uv_loop_init(&loop), 0);
-        api.loop = &loop;
-        fake.known = true;
-        fake.log_path = path;
         struct http_request r = get(FAKE_ID);
         executor_get_stdout(&r, &api);
-        hang_up(&r);
+        hang_up(&r);                               /* during a read */
         uv_run(&loop, UV_RUN_DEFAULT);
         assert_int_equal(r.answers, 0);
-        assert_int_equal(r.answer_len, 0);
-        assert_int_equal(uv_loop_close(&loop), 0);
-        unlink(path);
+        r = get(FAKE_ID);
+        r.vanish = 1;                              /* within a write */
+        executor_get_stdout(&r, &api);
+        uv_run(&loop, UV_RUN_DEFAULT);
+        assert_int_equal(r.answers, 0);
+        r = get(FAKE_ID);
+        r.refuse = 1;                              /* while it is slow */
+        executor_get_stdout(&r, &api);
+        uv_run(&loop, UV_RUN_DEFAULT);
+        hang_up(&r);
+        assert_int_equal(r.answers, 0);
 }
 
 static void every_call_is_routed(void **state) {
@@ -356,6 +382,7 @@ static void every_call_is_routed(void **state) {
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, fake_reset, fake_reset)
+#define L(name) cmocka_unit_test_setup_teardown(name, log_setup, log_teardown)
 
 int main(void) {
         log_set_level(LOG_ERROR);
@@ -366,7 +393,7 @@ int main(void) {
                 T(batch_answers_in_order), T(batch_says_what_the_engine_refused), T(batch_needs_a_list), T(a_batch_without_its_client_is_still_taken),
                 T(status_of_each_state), T(an_unknown_id_is_404), T(result_comes_when_it_is_there), T(waiting_answers_when_the_task_ends),
                 T(waiting_ends_with_the_time), T(waiting_for_a_deleted_task_is_404), T(a_waiter_that_left_is_forgotten), T(wait_is_seconds),
-                T(deletion_answers_when_nothing_is_left), T(logs_stream_whole), T(a_download_ends_with_its_client), T(every_call_is_routed),
+                T(deletion_answers_when_nothing_is_left), L(logs_stream_whole), L(logs_say_how_long_they_are), L(a_slow_client_loses_nothing), L(a_download_ends_with_its_client), T(every_call_is_routed),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
