@@ -27,7 +27,8 @@ int engine_check_source(struct engine *en, const char *repo_url, const char *com
 
 /* Accepts a validated request body (canonical JSON); `done` once it is on disk.
  * r: 0 accepted (ret id), -EEXIST same key and same body (id of the first), -EBUSY key with another body, -EAGAIN queue full,
- * -ENOSPC disk low. */
+ * -ENOSPC disk low or full, -ESHUTDOWN draining, -EFBIG, -EIO. `done` may run from inside the call. The call itself fails only
+ * with -ENOMEM, and then `done` does not run. */
 typedef void (*engine_submitted)(int r, const char *id, void *user);
 struct engine_submission { const char *body; size_t body_len; const char *tenant; int priority; const char *idempotency_key; };
 int engine_submit(struct engine *en, const struct engine_submission *s, engine_submitted done, void *user);

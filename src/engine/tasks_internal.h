@@ -1,0 +1,75 @@
+/* Shared by tasks.c (surface), task_run.c (from the queue to the record), task_wait.c and task_keep.c (recovery, retention). */
+#pragma once
+#include "base/map.h"
+#include "engine/tasks.h"
+#include "fleet/queue.h"
+
+#define TASK_KIND "task"
+#define RECENT_MAX 1024            /* statuses of finished tasks kept in memory, so that polling them costs no read */
+
+enum phase { PHASE_QUEUED, PHASE_STARTING, PHASE_RUNNING, PHASE_RECORDING, PHASE_REQUEUEING, PHASE_REMOVING };
+
+struct removal_call { struct removal_call *next; void (*done)(int r, void *user); void *user; };
+
+struct task {
+        struct map_node node;
+        struct tasks *ts;
+        struct engine_wait *waits;
+        struct removal_call *removals;     /* who asked for its deletion */
+        struct score_task *run;            /* PHASE_RUNNING */
+        char *record;                      /* PHASE_RECORDING: what is being written, for a second try */
+        size_t record_len;
+        uint64_t queued_ms;
+        int log_dirfd;
+        int attempts;
+        enum outcome outcome;
+        enum phase phase;
+        bool placed;                       /* has a place in the running set */
+        bool deleting, requeue;
+        bool orphan;                       /* its run was lost with the spawner, and may still call back */
+        bool writing;                      /* a write of the record is under way */
+        bool shrunk;                       /* the record has been replaced by a small one that says disk_full */
+        char id[37];
+};
+
+struct recent { char id[37]; unsigned char status; };
+
+struct tasks {
+        struct tasks_config cfg;
+        struct map map;
+        struct queue *queue;
+        struct map_node *orphans;          /* recorded, out of the map, kept for a run that may still call back */
+        size_t admitting;                  /* submissions on their way to disk */
+        size_t busy;                       /* tasks in any phase but QUEUED */
+        bool started, draining, low, lost;
+        bool keeping;                      /* an expiry is under way */
+        void (*drained)(void *user);
+        void *drained_user;
+        uv_timer_t grace, keep, watch;     /* end of the drain's grace; retention; disk space and unwritten records */
+        int open_handles;
+        struct recent recent[RECENT_MAX];
+};
+
+struct task *task_new(struct tasks *ts, const char *id);       /* not in the map yet */
+struct task *task_find(struct tasks *ts, const char *id);
+void task_phase(struct task *t, enum phase phase);
+void task_free(struct task *t);                                /* out of the map */
+void task_orphan(struct task *t);                              /* the same, but the object stays */
+void task_place_free(struct task *t);
+void tasks_regulate(struct tasks *ts);                         /* pauses or resumes the queue */
+void tasks_check_drained(struct tasks *ts);
+
+/* task_run.c */
+void task_start_cb(const char *id, uint64_t queued_ms, void *user);    /* the queue's */
+void task_fault(struct task *t, const char *code, const char *message);
+void task_remove(struct task *t);
+void task_write_record(struct task *t);
+
+/* task_wait.c */
+void task_notify(struct task *t, int r);
+
+/* task_keep.c */
+int tasks_recover(struct tasks *ts, struct error *e);
+void tasks_recent_put(struct tasks *ts, const char *id, enum task_status st);
+bool tasks_recent_get(const struct tasks *ts, const char *id, enum task_status *ret);
+void tasks_recent_forget(struct tasks *ts, const char *id);    /* NULL: all */

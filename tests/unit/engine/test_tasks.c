@@ -1,0 +1,622 @@
+/* The life of tasks with a runner that does what the test says: no sandbox, but a real ledger, and real crashes. */
+#include "store/ledger_fixture.h"
+
+#include <dirent.h>
+
+#include "base/log.h"
+#include "engine/tasks.h"
+#include "score/request.h"
+
+#define BODY "{\"repo_url\":\"/r\",\"test_command\":\"true\"}"
+
+/* ---- a runner of the test's own ------------------------------------------------------------------------------------------ */
+
+struct score_task { struct score_task *next; score_done done; void *user; struct score_request req; char id[37]; };
+
+struct bench {
+        struct fixture f;
+        struct score_defaults defaults;
+        struct tasks *ts;
+        struct score_task *running;
+        size_t n_running, started;
+        int runs_dirfd;
+        bool fail_start, drained;
+        char fatal[128];
+};
+
+static int fake_start(void *ctx, const char *id, struct score_request *req, int log_dirfd, score_done done, void *user,
+                      struct score_task **ret, struct error *e) {
+        struct bench *b = ctx;
+        if (b->fail_start)
+                return error_say(e, -EIO, "the test says no");
+        struct score_task *t = calloc(1, sizeof *t);
+        *t = (struct score_task){ .next = b->running, .done = done, .user = user, .req = *req };
+        snprintf(t->id, sizeof t->id, "%s", id);
+        int fd = openat(log_dirfd, "stdout.log", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        close(fd);
+        b->running = t;
+        b->n_running++;
+        b->started++;
+        *ret = t;
+        return 0;
+}
+
+static void end_run(struct bench *b, struct score_task *t, enum outcome outcome) {
+        for (struct score_task **at = &b->running; *at; at = &(*at)->next)
+                if (*at == t) {
+                        *at = t->next;
+                        break;
+                }
+        b->n_running--;
+        struct score_record rec;
+        score_record_init(&rec);
+        score_record_echo(&rec, &t->req);
+        rec.outcome = outcome;
+        if (outcome == OUTCOME_CANCELLED) {
+                rec.error_code = strdup("interrupted");
+                rec.error_message = strdup("cancelled");
+        }
+        t->done(&rec, t->user);
+        score_record_release(&rec);
+        score_request_release(&t->req);
+        free(t);
+}
+
+static void fake_cancel(void *ctx, struct score_task *t) { end_run(ctx, t, OUTCOME_CANCELLED); }
+
+static void on_fatal(const char *why, void *user) {
+        struct bench *b = user;
+        snprintf(b->fatal, sizeof b->fatal, "%s", why);
+}
+
+static void bench_open(struct bench *b, size_t running_max, size_t queued_max, uint64_t max_age_ms) {
+        struct error e = { 0 };
+        fixture_open(&b->f);
+        score_defaults_init(&b->defaults);
+        struct tasks_config cfg = {
+                .loop = &b->f.loop, .ledger = b->f.l, .runner = { fake_start, fake_cancel, b }, .defaults = &b->defaults,
+                .running_max = running_max, .queued_max = queued_max, .max_age_ms = max_age_ms, .runs_dirfd = b->runs_dirfd,
+                .fatal = on_fatal, .user = b,
+        };
+        if (tasks_open(&cfg, &b->ts, &e) < 0)
+                fail_msg("%s", e.text);
+}
+
+static void bench_dir(struct bench *b) {
+        *b = (struct bench){ 0 };
+        fixture_dir(&b->f);
+        char runs[128];
+        snprintf(runs, sizeof runs, "%s/runs", b->f.home);
+        assert_int_equal(mkdir(runs, 0700), 0);
+        b->runs_dirfd = open(runs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void bench_init(struct bench *b, size_t running_max, size_t queued_max) {
+        bench_dir(b);
+        bench_open(b, running_max, queued_max, 3600000);
+        tasks_start(b->ts);
+}
+
+static void on_drained(void *user) { ((struct bench *)user)->drained = true; }
+
+static void drain(struct bench *b, uint64_t grace_ms) {
+        tasks_drain(b->ts, grace_ms, on_drained, b);
+        while (!b->drained)
+                uv_run(&b->f.loop, UV_RUN_ONCE);
+}
+
+static void bench_close(struct bench *b) {
+        b->drained = false;
+        drain(b, 0);
+        tasks_free(b->ts);
+        fixture_close(&b->f);
+}
+
+static void bench_release(struct bench *b) {
+        bench_close(b);
+        close(b->runs_dirfd);
+        fixture_release(&b->f);
+}
+
+/* Runs the loop until `condition`, at most 5 s. */
+#define UNTIL(b, condition) do { \
+        uint64_t end_ = now_ms() + 5000; \
+        while (!(condition)) { \
+                if (now_ms() > end_) fail_msg("never: %s", #condition); \
+                uv_timer_t t_; \
+                uv_timer_init(&(b)->f.loop, &t_); \
+                uv_timer_start(&t_, wake, 5, 0); \
+                uv_run(&(b)->f.loop, UV_RUN_ONCE); \
+                uv_close((uv_handle_t *)&t_, NULL); \
+                uv_run(&(b)->f.loop, UV_RUN_NOWAIT); \
+        } } while (0)
+static void wake(uv_timer_t *t) { }
+
+/* ---- calls ------------------------------------------------------------------------------------------------------------------ */
+
+struct submitted { int r; bool done; char id[37]; };
+static void on_submitted(int r, const char *id, void *user) {
+        struct submitted *s = user;
+        s->r = r;
+        s->done = true;
+        snprintf(s->id, sizeof s->id, "%s", id ? id : "");
+}
+
+static int submit_full(struct bench *b, const char *body, const char *tenant, const char *key, char ret_id[static 37]) {
+        struct submitted s = { 0 };
+        struct engine_submission sub = { .body = body, .body_len = strlen(body), .tenant = tenant, .idempotency_key = key };
+        assert_int_equal(tasks_submit(b->ts, &sub, on_submitted, &s), 0);
+        UNTIL(b, s.done);
+        snprintf(ret_id, 37, "%s", s.id);
+        return s.r;
+}
+
+static void submit(struct bench *b, char ret_id[static 37]) { assert_int_equal(submit_full(b, BODY, "", NULL, ret_id), 0); }
+
+static int status_of(struct bench *b, const char *id) {
+        enum task_status st;
+        int r = tasks_status(b->ts, id, &st);
+        return r < 0 ? r : (int)st;
+}
+
+static bool has(struct bench *b, const char *id, const char *text) {
+        _cleanup_buf_ struct buf rec = BUF_INIT(1 << 20);
+        assert_int_equal(tasks_record(b->ts, id, &rec), 0);
+        return strstr(buf_str(&rec), text) != NULL;
+}
+
+static size_t rundirs(struct bench *b) {
+        DIR *d = fdopendir(openat(b->runs_dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        size_t n = 0;
+        for (struct dirent *e; (e = readdir(d));)
+                n += e->d_name[0] != '.';
+        closedir(d);
+        return n;
+}
+
+static void on_result(int r, void *user) { on_done(r, user); }
+
+static int delete_task(struct bench *b, const char *id) {
+        struct waiting w = { 0 };
+        int r = tasks_delete(b->ts, id, on_result, &w);
+        if (r < 0)
+                return r;
+        UNTIL(b, w.done);
+        return w.r;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------------------- */
+
+static void a_task_runs_and_its_record_stays(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        _cleanup_buf_ struct buf rec = BUF_INIT(1 << 20);
+        submit(&b, id);
+        UNTIL(&b, b.n_running == 1);
+        assert_int_equal(status_of(&b, id), TASK_RUNNING);
+        assert_int_equal(tasks_record(b.ts, id, &rec), -EAGAIN);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, status_of(&b, id) == TASK_COMPLETED);
+        assert_true(has(&b, id, "\"outcome\":\"resolved\""));
+        assert_true(has(&b, id, "/log\""));
+        bench_release(&b);
+}
+
+static void what_waits_is_pending_and_starts_when_there_is_a_place(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char first[37], second[37];
+        submit(&b, first);
+        submit(&b, second);
+        UNTIL(&b, b.n_running == 1);
+        assert_int_equal(status_of(&b, second), TASK_PENDING);
+        end_run(&b, b.running, OUTCOME_TIMEOUT);
+        UNTIL(&b, b.n_running == 1);
+        UNTIL(&b, status_of(&b, first) == TASK_FAILED);
+        assert_string_equal(b.running->id, second);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        bench_release(&b);
+}
+
+static void a_full_queue_refuses(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 1);
+        char id[37];
+        submit(&b, id);
+        UNTIL(&b, b.n_running == 1);
+        submit(&b, id);
+        assert_int_equal(submit_full(&b, BODY, "", NULL, id), -EAGAIN);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        bench_release(&b);
+}
+
+/* The bound counts what is on its way to disk, or a burst would pass it. */
+static void a_burst_does_not_pass_the_bound(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 3);
+        struct submitted s[20] = { 0 };
+        struct engine_submission sub = { .body = BODY, .body_len = strlen(BODY), .tenant = "" };
+        size_t accepted = 0;
+        for (int i = 0; i < 20; i++)
+                assert_int_equal(tasks_submit(b.ts, &sub, on_submitted, &s[i]), 0);
+        for (int i = 0; i < 20; i++) {
+                UNTIL(&b, s[i].done);
+                accepted += s[i].r == 0;
+        }
+        assert_int_equal(accepted, 3);
+        while (accepted-- > 0) {
+                UNTIL(&b, b.n_running == 1);
+                end_run(&b, b.running, OUTCOME_RESOLVED);
+        }
+        bench_release(&b);
+}
+
+static void a_run_that_cannot_start_is_our_fault(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        b.fail_start = true;
+        char id[37];
+        submit(&b, id);
+        UNTIL(&b, status_of(&b, id) == TASK_FAILED);
+        assert_true(has(&b, id, "\"infra_error\""));
+        assert_true(has(&b, id, "the test says no"));
+        assert_true(has(&b, id, "\"repo_url\":\"/r\""));
+        bench_release(&b);
+}
+
+/* ---- idempotency --------------------------------------------------------------------------------------------------------------- */
+
+static void the_same_key_gives_the_same_task(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 1);
+        char first[37], again[37];
+        assert_int_equal(submit_full(&b, BODY, "t", "k", first), 0);
+        assert_int_equal(submit_full(&b, BODY, "t", "k", again), -EEXIST);
+        assert_string_equal(first, again);
+        assert_int_equal(submit_full(&b, "{\"repo_url\":\"/other\",\"test_command\":\"true\"}", "t", "k", again), -EBUSY);
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, status_of(&b, first) == TASK_COMPLETED);
+        assert_int_equal(submit_full(&b, BODY, "t", "k", again), -EEXIST);
+        assert_int_equal(delete_task(&b, first), 0);
+        assert_int_equal(submit_full(&b, BODY, "t", "k", again), -EEXIST);
+        assert_string_equal(first, again);
+        assert_int_equal(b.started, 1);
+        bench_release(&b);
+}
+
+static void two_at_once_with_one_key_are_one_task(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        struct submitted s[2] = { 0 };
+        struct engine_submission sub = { .body = BODY, .body_len = strlen(BODY), .tenant = "", .idempotency_key = "k" };
+        for (int i = 0; i < 2; i++)
+                assert_int_equal(tasks_submit(b.ts, &sub, on_submitted, &s[i]), 0);
+        UNTIL(&b, s[0].done && s[1].done);
+        assert_int_equal(s[0].r, 0);
+        assert_int_equal(s[1].r, -EEXIST);
+        assert_string_equal(s[0].id, s[1].id);
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        bench_release(&b);
+}
+
+static void a_repeat_is_answered_even_when_the_queue_is_full(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 1);
+        char first[37], id[37];
+        submit(&b, id);
+        UNTIL(&b, b.n_running == 1);
+        assert_int_equal(submit_full(&b, BODY, "", "k", first), 0);
+        assert_int_equal(submit_full(&b, BODY, "", NULL, id), -EAGAIN);
+        assert_int_equal(submit_full(&b, BODY, "", "k", id), -EEXIST);
+        assert_string_equal(first, id);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        bench_release(&b);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------------------------------------- */
+
+static void waiting_ends_with_the_record_on_disk(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        struct waiting w = { 0 }, w2 = { 0 }, late = { 0 };
+        submit(&b, id);
+        assert_non_null(tasks_wait(b.ts, id, 60000, on_result, &w));
+        assert_non_null(tasks_wait(b.ts, id, 60000, on_result, &w2));
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, w.done && w2.done);
+        assert_int_equal(w.r, 0);
+        assert_int_equal(w2.r, 0);
+        assert_true(has(&b, id, "resolved"));
+        assert_non_null(tasks_wait(b.ts, id, 60000, on_result, &late));
+        UNTIL(&b, late.done);
+        assert_int_equal(late.r, 0);
+        bench_release(&b);
+}
+
+static void waiting_ends_with_its_time_or_the_task_or_the_caller(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        struct waiting timed = { 0 }, gone = { 0 }, dropped = { 0 }, unknown = { 0 };
+        submit(&b, id);
+        assert_non_null(tasks_wait(b.ts, id, 1, on_result, &timed));
+        UNTIL(&b, timed.done);
+        assert_int_equal(timed.r, -ETIME);
+        assert_non_null(tasks_wait(b.ts, id, 60000, on_result, &gone));
+        engine_wait_cancel(tasks_wait(b.ts, id, 60000, on_result, &dropped));
+        assert_int_equal(delete_task(&b, id), 0);
+        assert_true(gone.done);
+        assert_int_equal(gone.r, -ENOENT);
+        assert_false(dropped.done);
+        assert_non_null(tasks_wait(b.ts, "nobody", 60000, on_result, &unknown));
+        UNTIL(&b, unknown.done);
+        assert_int_equal(unknown.r, -ENOENT);
+        bench_release(&b);
+}
+
+/* ---- deletion --------------------------------------------------------------------------------------------------------------------- */
+
+static void a_queued_task_is_deleted_before_it_runs(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char first[37], second[37];
+        submit(&b, first);
+        submit(&b, second);
+        UNTIL(&b, b.n_running == 1);
+        assert_int_equal(delete_task(&b, second), 0);
+        assert_int_equal(status_of(&b, second), -ENOENT);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, status_of(&b, first) == TASK_COMPLETED);
+        assert_int_equal(b.started, 1);
+        bench_release(&b);
+}
+
+static void a_running_task_is_cancelled_and_leaves_nothing(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        submit(&b, id);
+        UNTIL(&b, b.n_running == 1);
+        assert_int_equal(rundirs(&b), 1);
+        assert_int_equal(delete_task(&b, id), 0);
+        assert_int_equal(b.n_running, 0);
+        assert_int_equal(rundirs(&b), 0);
+        assert_int_equal(status_of(&b, id), -ENOENT);
+        assert_int_equal(delete_task(&b, id), -ENOENT);
+        submit(&b, id);                /* its place is free again */
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        bench_release(&b);
+}
+
+static void a_task_is_deleted_while_it_starts(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        submit(&b, id);                /* accepted, and `running` is on its way to disk */
+        assert_int_equal(delete_task(&b, id), 0);
+        assert_int_equal(b.started, 0);
+        assert_int_equal(status_of(&b, id), -ENOENT);
+        bench_release(&b);
+}
+
+static void a_task_is_deleted_while_it_is_recorded(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        submit(&b, id);
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        struct waiting one = { 0 }, two = { 0 };
+        assert_int_equal(tasks_delete(b.ts, id, on_result, &one), 0);
+        assert_int_equal(tasks_delete(b.ts, id, on_result, &two), 0);
+        UNTIL(&b, one.done && two.done);
+        assert_int_equal(one.r, 0);
+        assert_int_equal(status_of(&b, id), -ENOENT);
+        assert_int_equal(rundirs(&b), 0);
+        bench_release(&b);
+}
+
+static void a_finished_task_is_deleted_with_its_logs(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        submit(&b, id);
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, status_of(&b, id) == TASK_COMPLETED);
+        assert_int_equal(rundirs(&b), 1);
+        assert_int_equal(delete_task(&b, id), 0);
+        assert_int_equal(rundirs(&b), 0);
+        assert_int_equal(status_of(&b, id), -ENOENT);
+        bench_release(&b);
+}
+
+/* ---- retention -------------------------------------------------------------------------------------------------------------------- */
+
+static void old_records_go_with_their_logs(void **state) {
+        struct bench b;
+        bench_dir(&b);
+        bench_open(&b, 1, 10, 1);
+        tasks_start(b.ts);
+        char id[37];
+        submit(&b, id);
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, (tasks_expire(b.ts), status_of(&b, id) == -ENOENT));
+        UNTIL(&b, rundirs(&b) == 0);
+        bench_release(&b);
+}
+
+/* ---- crash and drain ---------------------------------------------------------------------------------------------------------------- */
+
+/* Lives in a child until it says so, and is killed there: whatever `until_then` left is what the next start finds. */
+static void crash(struct bench *b, void (*until_then)(struct bench *b)) {
+        int p[2];
+        assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+        pid_t child = fork();
+        if (child == 0) {
+                bench_open(b, 1, 10, 3600000);
+                tasks_start(b->ts);
+                until_then(b);
+                if (write(p[1], "y", 1) == 1)
+                        pause();
+                _exit(1);
+        }
+        close(p[1]);
+        char answer = 0;
+        assert_int_equal(read(p[0], &answer, 1), 1);
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, &(int){ 0 }, 0), child);
+        close(p[0]);
+}
+
+static void two_submitted_one_running(struct bench *b) {
+        char id[37];
+        submit(b, id);
+        submit(b, id);
+        UNTIL(b, b->n_running == 1);
+}
+
+static void until_one_runs(struct bench *b) { UNTIL(b, b->n_running == 1); }
+
+static int add_id(const struct ledger_row *r, void *user) { return buf_printf(user, "%s ", r->id); }
+
+static void every_accepted_task_ends_in_one_record_through_crashes(void **state) {
+        struct bench b;
+        bench_dir(&b);
+        crash(&b, two_submitted_one_running);
+        bench_open(&b, 1, 10, 3600000);
+        _cleanup_buf_ struct buf ids = BUF_INIT(200);
+        assert_int_equal(ledger_each_open(b.f.l, add_id, &ids), 0);
+        assert_int_equal(ids.len, 74);
+        ids.data[36] = ids.data[73] = 0;
+        tasks_start(b.ts);
+        for (int i = 0; i < 2; i++) {
+                UNTIL(&b, b.n_running == 1);
+                end_run(&b, b.running, OUTCOME_RESOLVED);
+        }
+        UNTIL(&b, status_of(&b, ids.data) == TASK_COMPLETED && status_of(&b, ids.data + 37) == TASK_COMPLETED);
+        bench_release(&b);
+}
+
+static void what_ran_twice_when_the_daemon_died_is_interrupted(void **state) {
+        struct bench b;
+        bench_dir(&b);
+        crash(&b, two_submitted_one_running);
+        crash(&b, until_one_runs);
+        bench_open(&b, 1, 10, 3600000);
+        _cleanup_buf_ struct buf ids = BUF_INIT(200);
+        assert_int_equal(ledger_each_open(b.f.l, add_id, &ids), 0);
+        char first[37];
+        snprintf(first, sizeof first, "%s", buf_str(&ids));
+        UNTIL(&b, status_of(&b, first) == TASK_FAILED);
+        assert_true(has(&b, first, "\"interrupted\""));
+        tasks_start(b.ts);
+        UNTIL(&b, b.n_running == 1);   /* only the other one runs */
+        assert_string_not_equal(b.running->id, first);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        bench_release(&b);
+}
+
+static void a_run_directory_without_a_task_is_swept(void **state) {
+        struct bench b;
+        bench_dir(&b);
+        assert_int_equal(mkdirat(b.runs_dirfd, "11111111-1111-4111-8111-111111111111", 0700), 0);
+        assert_int_equal(mkdirat(b.runs_dirfd, "not-ours", 0700), 0);
+        bench_open(&b, 1, 10, 3600000);
+        UNTIL(&b, rundirs(&b) == 1);
+        bench_release(&b);
+}
+
+static void a_drain_lets_what_runs_end_and_refuses_the_rest(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37], waits[37], no[37];
+        submit(&b, id);
+        submit(&b, waits);
+        UNTIL(&b, b.n_running == 1);
+        tasks_drain(b.ts, 60000, on_drained, &b);
+        assert_int_equal(submit_full(&b, BODY, "", NULL, no), -ESHUTDOWN);
+        assert_false(b.drained);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, b.drained);
+        assert_int_equal(status_of(&b, id), TASK_COMPLETED);
+        assert_int_equal(status_of(&b, waits), TASK_PENDING);
+        assert_int_equal(b.started, 1);
+        bench_release(&b);
+}
+
+static void after_the_grace_what_runs_is_put_back_without_costing_an_attempt(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        submit(&b, id);
+        for (int i = 0; i < TASK_ATTEMPTS_MAX + 1; i++) {
+                UNTIL(&b, b.n_running == 1);
+                bench_close(&b);
+                assert_int_equal(b.n_running, 0);
+                bench_open(&b, 1, 10, 3600000);
+                tasks_start(b.ts);
+        }
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, status_of(&b, id) == TASK_COMPLETED);
+        bench_release(&b);
+}
+
+static void when_the_spawner_is_lost_what_runs_is_interrupted(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37], waits[37];
+        submit(&b, id);
+        submit(&b, waits);
+        UNTIL(&b, b.n_running == 1);
+        tasks_lost(b.ts, on_drained, &b);
+        UNTIL(&b, b.drained);
+        assert_int_equal(status_of(&b, id), TASK_FAILED);
+        assert_true(has(&b, id, "\"interrupted\""));
+        assert_int_equal(status_of(&b, waits), TASK_PENDING);
+        end_run(&b, b.running, OUTCOME_INFRA_ERROR);     /* too late: the record stands */
+        assert_true(has(&b, id, "\"interrupted\""));
+        bench_release(&b);
+}
+
+int main(void) {
+        log_set_level(LOG_LEVEL_MAX);
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_task_runs_and_its_record_stays),
+                cmocka_unit_test(what_waits_is_pending_and_starts_when_there_is_a_place),
+                cmocka_unit_test(a_full_queue_refuses),
+                cmocka_unit_test(a_burst_does_not_pass_the_bound),
+                cmocka_unit_test(a_run_that_cannot_start_is_our_fault),
+                cmocka_unit_test(the_same_key_gives_the_same_task),
+                cmocka_unit_test(two_at_once_with_one_key_are_one_task),
+                cmocka_unit_test(a_repeat_is_answered_even_when_the_queue_is_full),
+                cmocka_unit_test(waiting_ends_with_the_record_on_disk),
+                cmocka_unit_test(waiting_ends_with_its_time_or_the_task_or_the_caller),
+                cmocka_unit_test(a_queued_task_is_deleted_before_it_runs),
+                cmocka_unit_test(a_running_task_is_cancelled_and_leaves_nothing),
+                cmocka_unit_test(a_task_is_deleted_while_it_starts),
+                cmocka_unit_test(a_task_is_deleted_while_it_is_recorded),
+                cmocka_unit_test(a_finished_task_is_deleted_with_its_logs),
+                cmocka_unit_test(old_records_go_with_their_logs),
+                cmocka_unit_test(every_accepted_task_ends_in_one_record_through_crashes),
+                cmocka_unit_test(what_ran_twice_when_the_daemon_died_is_interrupted),
+                cmocka_unit_test(a_run_directory_without_a_task_is_swept),
+                cmocka_unit_test(a_drain_lets_what_runs_end_and_refuses_the_rest),
+                cmocka_unit_test(after_the_grace_what_runs_is_put_back_without_costing_an_attempt),
+                cmocka_unit_test(when_the_spawner_is_lost_what_runs_is_interrupted),
+        };
+        return cmocka_run_group_tests_name("engine/tasks", tests, NULL, NULL);
+}
