@@ -5,7 +5,7 @@
 #include "base/fields.h"
 #include "base/strv.h"
 
-static int fault_v(const struct field *f, struct error *e, int code, const char *what, const char *fmt, va_list ap) {
+PRINTF_LIKE(5, 0) static int fault_v(const struct field *f, struct error *e, int code, const char *what, const char *fmt, va_list ap) {
         char why[ERROR_TEXT_MAX];
         vsnprintf(why, sizeof why, fmt, ap);
         return error_say(e, code, "%s '%s': %s", what, f->name, why);
@@ -95,11 +95,9 @@ int field_string(const struct field *f, const struct json *v, size_t max, char *
 static int decode_bytes(const struct field *f, const struct json *v, unsigned flags, char *target, struct error *e) {
         char **text = (char **)(target + f->at);
         size_t *len = f->kind == FIELD_BYTES ? (size_t *)(target + f->len_at) : NULL;
-        if (len && (flags & FIELDS_CHECK)) {
-                int r = check_string(f, v, (size_t)f->max, e);
-                if (r == 0)
-                        *len = json_string_max(v);
-                return r;
+        if (len && (flags & FIELDS_CHECK) && json_string_max(v) <= (size_t)f->max) {
+                *len = json_string_max(v);
+                return check_string(f, v, (size_t)f->max, e);
         }
         char *s;
         int r = field_string(f, v, (size_t)f->max, &s, len, e);
@@ -135,7 +133,8 @@ static int decode_number(const struct field *f, const struct json *v, char *targ
                 value = -1;
         if (!(value >= (double)f->min && value <= (double)f->max))
                 return field_fault(f, e, "must be between %" PRId64 " and %" PRId64, f->min, f->max);
-        *(uint64_t *)(target + f->at) = (uint64_t)(value * (double)(f->scale ? f->scale : 1) + 0.5);
+        uint64_t scaled = (uint64_t)(value * (double)(f->scale ? f->scale : 1) + 0.5);
+        *(uint64_t *)(target + f->at) = value > 0 ? MAX2(scaled, (uint64_t)1) : 0;   /* 0 has a meaning of its own: none is rounded to it */
         return 0;
 }
 

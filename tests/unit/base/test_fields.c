@@ -156,6 +156,19 @@ static void checking_copies_nothing_big(void **state) {
         release(&t);
         assert_int_equal(decode("{\"blob\":\"\\u0000\"}", FIELDS_CHECK, &t, NULL), -EINVAL);
         release(&t);
+        /* Where escapes make the length uncertain it is counted: 17 characters of 6 bytes each are 17, 101 are too many. */
+        char text[1024] = "{\"blob\":\"";
+        for (int i = 0; i < 17; i++)
+                memcpy(text + 9 + 6 * i, "\\u0041", 7);
+        memcpy(text + 9 + 6 * 17, "\"}", 3);
+        assert_int_equal(decode(text, FIELDS_CHECK, &t, NULL), 0);
+        assert_int_equal(t.blob_len, 17);
+        release(&t);
+        for (int i = 0; i < 101; i++)
+                memcpy(text + 9 + 6 * i, "\\u0041", 7);
+        memcpy(text + 9 + 6 * 101, "\"}", 3);
+        assert_int_equal(decode(text, FIELDS_CHECK, &t, NULL), -EINVAL);
+        release(&t);
 }
 
 static void the_table_documents_itself(void **state) {

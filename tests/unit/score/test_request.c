@@ -161,6 +161,9 @@ static void every_limit_has_a_range(void **state) {
         assert_int_equal(q.limits.wall_ms, 9000);
         assert_int_equal(q.limits.disk_bytes, 8ull << 30);
         score_request_release(&q);
+        good("\"limits\":{\"cpus\":0.0001}", &q);
+        assert_int_equal(q.limits.cpu_milli, 1);   /* 0 would mean all */
+        score_request_release(&q);
 }
 
 static void later_releases_are_unsupported(void **state) {

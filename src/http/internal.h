@@ -1,0 +1,185 @@
+/* Shared by the files of src/http/; not for others. */
+#pragma once
+#include <llhttp.h>
+
+#include "base/clock.h"
+#include "http/server.h"
+
+#define READ_CHUNK (64u * 1024)          /* the server's read buffer, for bodies and what is thrown away */
+#define HEAD_FIRST_ALLOC 4096u           /* of a connection's head buffer; also bounds what is read ahead */
+#define OUT_MAX (4u * 1024 * 1024)       /* unsent bytes of heads, small bodies and chunks */
+#define OUT_PIPELINE_MAX (64u * 1024)    /* beyond it no further pipelined request is taken */
+#define COPY_MAX (16u * 1024)            /* bodies up to this are copied behind their head, larger ones sent from where they are */
+#define EXTRA_MAX (16u * 1024)           /* header fields added by a handler */
+#define REQUEST_ID_MAX 128
+#define DISCARD_MAX (64u * 1024)         /* body of a request that was refused: read and dropped up to this, else the connection ends */
+#define CHUNK_OVERHEAD_MAX (16u * 1024)  /* chunk extensions and trailers of one body */
+#define REJECTED_MAX 64                  /* connections over the limit that are being told so */
+
+struct conn;
+
+/* A decision against a request: status 0 = none. */
+struct refusal { int status; const char *message; };
+
+struct field { uint32_t name, name_len, value, value_len; };   /* offsets in the head buffer, both NUL-terminated after parsing */
+
+/* A body as it comes in: in memory, then flushed to the spool in pieces by the loop's pool. While `busy` nothing may be added. */
+struct body {
+        struct buf mem;
+        uint64_t len;             /* all bytes so far */
+        uint64_t written;         /* of those, in the spool */
+        uv_fs_t req;
+        int fd;
+        int r;                    /* first error of the spool */
+        bool busy;
+        void *map;
+};
+
+enum answer { ANSWER_NONE, ANSWER_STREAM, ANSWER_DONE };
+
+struct http_request {
+        struct conn *c;
+        const char *method;
+        uint32_t target, target_len;                /* path and query as sent */
+        uint32_t query, query_len;
+        uint8_t minor;
+        bool keep_alive, head_only, has_length, chunked, expect_continue;
+        uint64_t content_length;
+        struct field fields[HTTP_FIELDS_MAX];
+        size_t n_fields;
+        struct field *host, *origin, *authorization, *id, *trace;
+        struct buf path;                            /* decoded */
+        uint32_t segments[HTTP_SEGMENTS_MAX];       /* decoded, offsets in the head buffer */
+        size_t n_segments;
+        struct { uint32_t key, value; } pairs[HTTP_QUERY_MAX];
+        size_t n_pairs;
+        const struct http_route *route;
+        uint32_t params[HTTP_PARAMS_MAX];
+        char made_id[40];
+        char traceparent[56];
+        struct refusal refused;                     /* answer this instead of calling the handler */
+        struct body body;
+        size_t overhead;                            /* bytes of chunk extensions and trailers */
+        /* answer */
+        enum answer answer;
+        int status;
+        uint64_t started_ms;
+        struct buf extra;
+        void (*closed)(void *user); void *closed_user;
+        void (*drain)(void *user); void *drain_user;
+        bool want_drain;
+};
+
+enum conn_state {
+        CONN_HEAD,       /* between requests, or reading a head */
+        CONN_BODY,       /* reading (or dropping) a body */
+        CONN_HANDLER,    /* the request is the handler's until it is answered */
+        CONN_FLUSH,      /* the last answer is on its way out */
+        CONN_LINGER,     /* our side is shut; what still comes is dropped, so that the peer can read the answer */
+        CONN_CLOSED,
+};
+
+enum conn_phase { PHASE_NONE, PHASE_IDLE, PHASE_HEAD, PHASE_BODY, PHASE_HANDLER, PHASE_WRITE, PHASE_LINGER };
+
+struct conn {
+        struct http_server *s;
+        struct conn *prev, *next;
+        union { uv_handle_t handle; uv_stream_t stream; uv_tcp_t tcp; uv_pipe_t pipe; } h;
+        enum conn_state state;
+        enum conn_phase phase;             /* what the deadline was set for */
+        bool eof, reading, pumping, writing, rejected, head_started, complete;
+        char *in; size_t in_len, in_alloc;       /* [head of the current request][not parsed yet] */
+        size_t head_len, pos;                    /* the head; where the not parsed part begins */
+        size_t scanned, line;                    /* of a head that is not whole: bytes seen, start of the last line */
+        size_t first_line;                       /* length of the request line, once it was seen */
+        llhttp_t parser;
+        struct http_request r;
+        struct buf out, sending;           /* gathered; given to the kernel */
+        struct buf big, big_sending;       /* a large body, sent behind `out` */
+        size_t big_done;                   /* bytes of `big` that are sent */
+        uv_write_t write;
+        uv_shutdown_t shutdown;
+        uint64_t deadline;                 /* loop time, ms; 0 = none */
+        uint64_t mark;                     /* body bytes or unsent bytes when the deadline was set: progress */
+        unsigned pending;                  /* callbacks that still hold this object */
+};
+
+struct compiled_route;
+struct http_server {
+        uv_loop_t *loop;
+        struct http_config cfg;
+        union { uv_handle_t handle; uv_stream_t stream; uv_tcp_t tcp; uv_pipe_t pipe; } listener;
+        char *unix_path, *spool_dir, *token;
+        struct compiled_route *routes;
+        struct conn *conns;
+        size_t n_conns, n_rejected;
+        uv_timer_t sweep, grace;
+        uint64_t sweep_at;                 /* 0 = not armed */
+        bool has_listener, listening, stopping;
+        void (*stopped)(void *user); void *stopped_user;
+        unsigned handles;                  /* of our own, not closed yet */
+        int diag_fd;                       /* sock_diag; -1 = not used */
+        int port;
+        uint64_t date_s; char date[40];
+        char id_prefix[17]; uint64_t id_next;
+        llhttp_settings_t settings;
+        char read_buf[READ_CHUNK];
+};
+
+/* connection.c */
+struct conn *conn_new(struct http_server *s);
+void conn_start(struct conn *c, struct refusal why);    /* an accepted stream: begins to read, or tells it why not */
+void conn_pump(struct conn *c);                         /* goes on as far as it can without waiting */
+void conn_close(struct conn *c);
+void conn_unref(struct conn *c);                        /* a callback that counted in `pending` has run */
+void conn_expired(struct conn *c);
+void conn_answered(struct conn *c);                     /* the answer is complete in the out buffers */
+void conn_drop_idle(struct conn *c);                    /* at shutdown */
+
+/* server.c */
+void server_deadline(struct conn *c, uint64_t ms);      /* from now; 0 = none */
+void server_forget(struct conn *c);                     /* a connection was freed */
+const char *server_date(struct http_server *s);
+/* Serves a connected stream socket, which becomes the server's. For tests and the fuzz target. */
+int server_adopt(struct http_server *s, int fd);
+
+/* parser.c */
+void parser_settings(llhttp_settings_t *ret);
+/* Parses the head in c->in[0..head_len) into c->r; strings are NUL-terminated in place. */
+struct refusal parser_head(struct conn *c);
+/* Feeds body bytes; *ret_used of them belong to this message. 1: message complete, 0: more, < 0: refused (*ret). */
+int parser_body(struct conn *c, const char *p, size_t n, size_t *ret_used, struct refusal *ret);
+int percent_decode(char *p, size_t n, bool plus, size_t *ret_n);     /* in place, NUL-terminated; -EBADMSG (also for %00) */
+
+/* router.c */
+int router_compile(struct http_server *s, struct error *e);
+void router_free(struct http_server *s);
+/* Sets r->route; otherwise 404, or 405 with Allow already added. */
+struct refusal router_find(struct http_request *r);
+
+/* auth.c */
+struct refusal auth_check(const struct http_request *r);    /* after routing */
+bool auth_host_is_loopback(const char *host);
+
+/* peer.c */
+int peer_open(void);                                    /* a sock_diag socket that works, or -errno */
+bool peer_denied(const struct http_server *s, const struct conn *c);
+
+/* body.c */
+void body_init(struct body *b);
+void body_release(struct body *b);
+int body_add(struct body *b, const char *p, size_t n, const struct http_limits *l);
+/* Starts a flush if one is due (`last`: whatever the spool has begun must be whole). True: busy until c is pumped again. */
+bool body_flush(struct conn *c, bool last);
+
+/* response.c */
+void response_refuse(struct conn *c, struct refusal why, bool close);   /* the server's own answer */
+int response_raw(struct conn *c, const char *p, size_t n);
+void response_flush(struct conn *c);
+size_t response_unsent(const struct conn *c);
+
+/* request.c */
+void request_reset(struct http_request *r);
+void request_release(struct http_request *r);
+void request_identify(struct http_request *r);          /* request id and traceparent */
+static inline char *request_at(const struct http_request *r, uint32_t offset) { return r->c->in + offset; }

@@ -1,0 +1,236 @@
+/* A server for the HTTP tests and benchmark: routes that show one property each. Prints "port N" once it listens; ends on SIGTERM.
+ * usage: http_test_server [listen=ADDR] [token=T] [LIMIT=N...] [deny=FIRST:COUNT] [spool=DIR] [any_host=1] */
+#include <signal.h>
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "http/server.h"
+
+#define HELD_MAX 256
+#define STREAM_PIECE 50000
+
+static struct http_server *server;
+static struct http_request *held[HELD_MAX];
+static size_t n_held, n_closed, n_logged;
+static int last_logged;
+static uint64_t streamed;
+
+static void text(struct http_request *r, int status, const char *s) {
+        http_respond(r, status, "text/plain", s, strlen(s));
+}
+
+static void hello(struct http_request *r, void *user) {
+        text(r, 200, "hello\n");
+}
+
+/* As long as the executor's answer. */
+static void task(struct http_request *r, void *user) {
+        char b[256];
+        int n = snprintf(b, sizeof b, "{\"task_id\":\"%.36s\",\"status\":\"running\"}", http_param(r, "id"));
+        http_respond(r, 200, "application/json", b, (size_t)n);
+}
+
+static void echo(struct http_request *r, void *user) {
+        const char *p;
+        size_t n;
+        if (http_body(r, &p, &n) < 0)
+                http_respond_error(r, 500, "no body");
+        else
+                http_respond(r, 200, "application/octet-stream", p, n);
+}
+
+static void digest(struct http_request *r, void *user) {
+        const char *p;
+        size_t n;
+        char hex[SHA256_HEX], line[128];
+        if (http_body(r, &p, &n) < 0 || sha256_hex(p, n, hex) < 0)
+                http_respond_error(r, 500, "no body");
+        else
+                http_respond(r, 200, "text/plain", line, (size_t)snprintf(line, sizeof line, "%zu %s\n", n, hex));
+}
+
+/* What the server understood of the request. */
+static void inspect(struct http_request *r, void *user) {
+        _cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
+        struct json_writer w = JSON_WRITER(&b);
+        json_begin_object(&w);
+        json_field_text(&w, "method", http_method(r));
+        json_field_text(&w, "path", http_path(r));
+        json_field_text(&w, "a", http_param(r, "a"));
+        json_field_text(&w, "b", http_param(r, "b"));
+        json_field_text(&w, "q", http_query(r, "q"));
+        json_field_text(&w, "x", http_header(r, "x-test"));
+        json_field_text(&w, "id", http_request_id(r));
+        json_field_text(&w, "trace", http_traceparent(r));
+        json_end_object(&w);
+        http_respond_header(r, "X-Extra", "yes");
+        http_respond_header(r, "X-Split", "no\r\nX-Evil: 1");
+        http_respond(r, 200, "application/json", buf_str(&b), b.len);
+}
+
+static void peer_gone(void *user) {
+        struct http_request *r = user;
+        n_closed++;
+        for (size_t i = 0; i < n_held; i++)
+                if (held[i] == r)
+                        held[i--] = held[--n_held];
+}
+
+static void later(struct http_request *r, void *user) {
+        if (n_held == HELD_MAX) {
+                http_respond_error(r, 503, "too many");
+                return;
+        }
+        held[n_held++] = r;
+        http_on_close(r, peer_gone, r);
+}
+
+static void release(struct http_request *r, void *user) {
+        while (n_held > 0)
+                text(held[--n_held], 200, "later\n");
+        text(r, 200, "released\n");
+}
+
+static void counts(struct http_request *r, void *user) {
+        char b[200];
+        int n = snprintf(b, sizeof b, "{\"held\":%zu,\"closed\":%zu,\"connections\":%zu,\"logged\":%zu,\"last\":%d,\"streamed\":%llu}", n_held, n_closed,
+                         http_server_connections(server), n_logged, last_logged, (unsigned long long)streamed);
+        http_respond(r, 200, "application/json", b, (size_t)n);
+}
+
+static void big(struct http_request *r, void *user) {
+        const char *q = http_query(r, "bytes");
+        size_t n = q ? strtoul(q, NULL, 10) : 0;
+        struct buf b = BUF_INIT(n);
+        if (buf_reserve(&b, n) < 0) {
+                http_respond_error(r, 500, "no memory");
+                return;
+        }
+        for (size_t i = 0; i < n; i++)
+                b.data[i] = (char)('a' + i % 23);
+        b.len = n;
+        http_respond_buf(r, 200, "text/plain", &b);
+}
+
+struct stream { struct http_request *r; size_t left; };
+
+static void stream_gone(void *user) {
+        n_closed++;
+        free(user);
+}
+
+static void stream_more(void *user) {
+        static char piece[STREAM_PIECE];
+        struct stream *s = user;
+        memset(piece, 's', sizeof piece);
+        while (s->left > 0) {
+                size_t n = MIN2(s->left, sizeof piece);
+                int e = http_stream_write(s->r, piece, n);
+                if (e < 0)
+                        return;         /* -EAGAIN: called again; -EPIPE: stream_gone was called */
+                s->left -= n;
+                streamed += n;
+        }
+        http_stream_end(s->r);
+        free(s);
+}
+
+static void stream(struct http_request *r, void *user) {
+        const char *q = http_query(r, "bytes");
+        struct stream *s = calloc(1, sizeof *s);
+        if (!s)
+                return;
+        *s = (struct stream){ r, q ? strtoul(q, NULL, 10) : 0 };
+        http_on_close(r, stream_gone, s);
+        http_on_drain(r, stream_more, s);
+        http_stream_start(r, 200, "text/plain");
+        stream_more(s);
+}
+
+static void nothing(struct http_request *r, void *user) {
+        http_respond(r, 204, NULL, NULL, 0);
+}
+
+static const struct http_route routes[] = {
+        { "GET", "/hello", hello, false, NULL },
+        { "GET", "/open", hello, true, NULL },
+        { "GET", "/task/{id}", task, false, NULL },
+        { "POST", "/echo", echo, false, NULL },
+        { "POST", "/digest", digest, false, NULL },
+        { "GET", "/inspect/{a}/x/{b}", inspect, false, NULL },
+        { "GET", "/later", later, false, NULL },
+        { "POST", "/release", release, false, NULL },
+        { "GET", "/counts", counts, false, NULL },
+        { "GET", "/big", big, false, NULL },
+        { "GET", "/stream", stream, false, NULL },
+        { "DELETE", "/hello", nothing, false, NULL },
+};
+
+static void logged(const struct http_request *r, int status, uint64_t ms, void *user) {
+        n_logged++;
+        last_logged = status;
+}
+
+static int option(struct http_config *cfg, const char *arg) {
+        const char *eq = strchr(arg, '=');
+        if (!eq)
+                return -EINVAL;
+        size_t n = (size_t)(eq - arg);
+        uint64_t v = strtoul(eq + 1, NULL, 10);
+#define IS(name) (n == strlen(name) && memcmp(arg, name, n) == 0)
+        if (IS("listen")) cfg->listen = eq + 1;
+        else if (IS("token")) cfg->token = eq + 1;
+        else if (IS("spool")) cfg->spool_dir = eq + 1;
+        else if (IS("any_host")) cfg->any_host = v;
+        else if (IS("deny")) {
+                const char *colon = strchr(eq, ':');
+                cfg->deny_uid_first = (uint32_t)v;
+                cfg->deny_uid_count = colon ? (uint32_t)strtoul(colon + 1, NULL, 10) : 0;
+        }
+        else if (IS("line")) cfg->limits.line_max = v;
+        else if (IS("header")) cfg->limits.header_max = v;
+        else if (IS("body")) cfg->limits.body_max = v;
+        else if (IS("memory")) cfg->limits.body_memory_max = v;
+        else if (IS("head_ms")) cfg->limits.head_timeout_ms = v;
+        else if (IS("body_ms")) cfg->limits.body_timeout_ms = v;
+        else if (IS("idle_ms")) cfg->limits.idle_timeout_ms = v;
+        else if (IS("write_ms")) cfg->limits.write_timeout_ms = v;
+        else if (IS("connections")) cfg->limits.connections_max = v;
+        else return -EINVAL;
+#undef IS
+        return 0;
+}
+
+static void stopped(void *user) {
+        *(bool *)user = true;
+}
+
+static void terminate(uv_signal_t *h, int signum) {
+        uv_close((uv_handle_t *)h, NULL);
+        http_server_stop(server, 1000, stopped, h->data);
+}
+
+int main(int argc, char **argv) {
+        struct http_config cfg = { .listen = "127.0.0.1:0", .routes = routes, .n_routes = ARRAY_SIZE(routes), .log = logged };
+        struct error e;
+        uv_signal_t on_term;
+        bool done = false;
+        http_limits_default(&cfg.limits);
+        for (int i = 1; i < argc; i++)
+                if (option(&cfg, argv[i]) < 0) {
+                        fprintf(stderr, "unknown option %s\n", argv[i]);
+                        return 64;
+                }
+        uv_loop_t *loop = uv_default_loop();
+        uv_signal_init(loop, &on_term);
+        on_term.data = &done;
+        uv_signal_start(&on_term, terminate, SIGTERM);
+        if (http_server_start(loop, &cfg, &server, &e) < 0) {
+                fprintf(stderr, "%s\n", e.text);
+                return 1;
+        }
+        printf("port %d\n", http_server_port(server));
+        fflush(stdout);
+        uv_run(loop, UV_RUN_DEFAULT);
+        return done && uv_loop_close(loop) == 0 ? 0 : 1;
+}
