@@ -1,0 +1,104 @@
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/strv.h"
+#include "store/tree_private.h"
+
+static bool lies_below(const char *path, const char *root) {
+        size_t n = strlen(root);
+        return strcmp(root, "/") == 0 || (strncmp(path, root, n) == 0 && (path[n] == 0 || path[n] == '/'));
+}
+
+int tree_policy_init(struct tree_store *ts, const struct tree_store_config *cfg, struct error *e) {
+        ts->home = realpath(cfg->home, NULL);
+        if (!ts->home)
+                return error_set(e, -errno, "%s", cfg->home);
+        int r = cfg->repo_roots ? strv_ensure(&ts->roots) : 0;
+        for (size_t i = 0; r == 0 && cfg->repo_roots && cfg->repo_roots[i]; i++) {
+                char *real = realpath(cfg->repo_roots[i], NULL);
+                r = real ? strv_push_take(&ts->roots, real) : -errno;
+                if (r < 0)
+                        error_set(e, r, "repository root %s", cfg->repo_roots[i]);
+        }
+        if (r < 0)
+                tree_policy_release(ts);
+        return r;
+}
+
+void tree_policy_release(struct tree_store *ts) {
+        ts->roots = strv_free(ts->roots);
+        free(ts->home);
+        ts->home = NULL;
+}
+
+static bool allowed(const struct tree_store *ts, const char *path) {
+        if (lies_below(path, ts->home) || lies_below(ts->home, path))
+                return false;
+        if (!ts->roots)
+                return ts->any_readable_path;
+        for (size_t i = 0; ts->roots[i]; i++)
+                if (lies_below(path, ts->roots[i]))
+                        return true;
+        return false;
+}
+
+/* Opening it as the unprivileged daemon proves that it may be read; the descriptor says where it really lies, whatever links
+ * led there, and is itself what will be mounted. One answer for "not there" and "not allowed": the caller learns nothing
+ * about directories it may not name. */
+static int open_local(const struct tree_store *ts, struct repo_url *u, int *ret_fd, struct error *e) {
+        static const char refusal[] = "repo_url: not a directory that may be read here";
+        char link[64], real[PATH_MAX];
+        _cleanup_close_ int fd = open(u->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0)
+                return error_say(e, -EINVAL, refusal);
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(link, real, sizeof real - 1);
+        if (n < 1 || n >= (ssize_t)sizeof real - 1 || real[0] != '/')
+                return error_say(e, -EINVAL, refusal);
+        real[n] = 0;
+        if (!allowed(ts, real))
+                return error_say(e, -EINVAL, refusal);
+        /* The real path names the repository from here on. */
+        char *path = strdup(real), *canonical = NULL;
+        if (!path || asprintf(&canonical, "file://%s", real) < 0) {
+                free(path);
+                return error_set(e, -ENOMEM, "repo_url");
+        }
+        free(u->path);
+        free(u->canonical);
+        u->path = path;
+        u->canonical = canonical;
+        *ret_fd = openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return *ret_fd < 0 ? error_set(e, -errno, "repo_url") : 0;
+}
+
+int tree_address(struct tree_store *ts, const char *repo_url, const char *commit, struct repo_url *ret, int *ret_source_fd, struct error *e) {
+        struct repo_url u;
+        enum commit_kind kind;
+        int fd = -1, r = repo_commit_check(commit, &kind, e);
+        if (r == 0)
+                r = repo_url_parse(repo_url, &u, e);
+        if (r < 0)
+                return r;
+        if (u.kind == REPO_LOCAL)
+                r = open_local(ts, &u, &fd, e);
+        if (r < 0) {
+                repo_url_release(&u);
+                return r;
+        }
+        *ret = u;
+        *ret_source_fd = fd;
+        return 0;
+}
+
+int tree_url_check(struct tree_store *ts, const char *repo_url, const char *commit, struct error *e) {
+        struct repo_url u;
+        int fd, r = tree_address(ts, repo_url, commit, &u, &fd, e);
+        if (r == 0) {
+                repo_url_release(&u);
+                fd_close(fd);
+        }
+        return r;
+}
