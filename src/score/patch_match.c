@@ -93,7 +93,8 @@ static int load_old_side(struct matcher *m, const struct patch_hunk *h) {
         return 0;
 }
 
-static size_t stated_line(const struct patch_hunk *h) { return h->new_start ? h->new_start - 1 : 0; }
+/* Where the hunk says it belongs in the file as earlier hunks left it. An empty new side is numbered by the line before it. */
+static size_t stated_line(const struct patch_hunk *h) { return h->new_count == 0 ? h->new_start : h->new_start ? h->new_start - 1 : 0; }
 
 /* Added lines take the file's line ends where the file has one kind only and the match ignored them. */
 static uint8_t line_end_for(const struct matcher *m, enum compare how, bool old_crlf) {
@@ -138,9 +139,15 @@ static int no_place(struct matcher *m, const struct patch_hunk *h, bool two) {
                          two ? "fits in more than one place" : "does not apply");
 }
 
+/* git's rule: a hunk that starts at line 1 belongs to the start, one without context behind its changes to the end. One exception:
+ * what has no context at all (diff -U0) goes to the end of the file for git, if it can, wherever it says it belongs. */
+static size_t find_as_git(struct matcher *m, const struct patch_hunk *h) {
+        size_t from = h->new_start ? h->new_start - 1 : 0, at = find_nearest(m, from, h->old_start <= 1, h->trailing == 0);
+        return h->leading + h->trailing == 0 && at != stated_line(h) ? NO_PLACE : at;
+}
+
 static int hunk_strict(struct matcher *m, const struct patch_hunk *h) {
-        bool at_start = h->old_start <= 1, at_end = h->trailing == 0;
-        size_t at = find_nearest(m, stated_line(h), at_start, at_end);
+        size_t at = find_as_git(m, h);
         return at == NO_PLACE ? no_place(m, h, false) : put(m, h, at, 0, 0, COMPARE_EXACT);
 }
 
@@ -164,20 +171,23 @@ static size_t find_stated_or_only(struct matcher *m, const struct patch_hunk *h,
         return find_only(m, m->old + skip, n, how);
 }
 
-static int hunk_in_empty(struct matcher *m, const struct patch_hunk *h) {
-        return m->image.n == 0 ? put(m, h, 0, 0, 0, COMPARE_EXACT) : no_place(m, h, false);
+/* Nothing to be found: into an empty file, or, when the numbers hold (diff -U0), where they say. */
+static int hunk_without_context(struct matcher *m, const struct patch_hunk *h) {
+        size_t at = m->image.n == 0 ? 0 : stated_line(h);
+        bool sure = m->image.n == 0 || (!h->repaired && at <= m->image.n);
+        return sure ? put(m, h, at, 0, 0, COMPARE_EXACT) : no_place(m, h, false);
 }
 
 static int hunk_tolerant(struct matcher *m, const struct patch_hunk *h, enum compare most) {
         static const enum compare order[] = { COMPARE_EXACT, COMPARE_END, COMPARE_SPACE };
         bool two = false;
         if (!h->repaired) {
-                size_t at = find_nearest(m, stated_line(h), h->old_start <= 1, h->trailing == 0);
+                size_t at = find_as_git(m, h);
                 if (at != NO_PLACE)
                         return put(m, h, at, 0, 0, COMPARE_EXACT);
         }
         if (m->n_old == 0)
-                return hunk_in_empty(m, h);
+                return hunk_without_context(m, h);
         size_t guessed = guessed_tail(m, h);
         for (size_t i = 0; i < ARRAY_SIZE(order) && order[i] <= most; i++) {
                 if (order[i] == COMPARE_END && !m->image.crlf && !m->image.lf)

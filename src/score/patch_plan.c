@@ -76,6 +76,8 @@ static int assign(struct planner *pl, const char *path, struct entry *now) {
         }
         struct plan_item *it = &pl->plan.items[*slot - 1];
         entry_release(&it->now);
+        if (now->data)
+                now->data[now->len] = 0;       /* every maker left room: the target of a link is a string */
         it->now = *now;
         *now = (struct entry){ 0 };
         return 0;

@@ -12,7 +12,7 @@ enum entry_type { ENTRY_ABSENT, ENTRY_FILE, ENTRY_LINK, ENTRY_DIR, ENTRY_OTHER /
 struct entry {
         enum entry_type type;
         bool exec;
-        char *data; size_t len;      /* contents of a file, target of a link; owned */
+        char *data; size_t len;      /* contents of a file, target of a link; owned, a NUL behind it */
 };
 static inline void entry_release(struct entry *en) { free(en->data); *en = (struct entry){ 0 }; }
 
