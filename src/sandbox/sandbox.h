@@ -116,6 +116,11 @@ struct sandbox_callbacks {
 
 int sandbox_create(struct spawner *sp, const struct sandbox_spec *spec, const struct sandbox_callbacks *cb, void *user,
                    struct sandbox **ret, struct error *e);
+/* A sandbox for one command: `first` is its PID 1, there is no init and no further exec; cheaper by a process. When it ends,
+ * everything it started is dead. If it cannot be executed, `exited` runs with started = false, then cb->failed, then gone. */
+int sandbox_create_direct(struct spawner *sp, const struct sandbox_spec *spec, const struct sandbox_callbacks *cb, void *user,
+                          const struct exec_spec *first, void (*exited)(struct sandbox_exec *x, const struct exec_end *end, void *user),
+                          void *exec_user, struct sandbox **ret, struct sandbox_exec **ret_exec, struct error *e);
 /* Kills everything and removes everything; idempotent, at any moment. */
 void sandbox_destroy(struct sandbox *s);
 /* Kills every process but the init, and waits until they are gone: `done` runs when only the init is left. */
@@ -161,7 +166,7 @@ struct exec_end {
  * children had written by then is in the captures. */
 int sandbox_exec(struct sandbox *s, const struct exec_spec *spec, void (*exited)(struct sandbox_exec *x, const struct exec_end *end, void *user),
                  void *user, struct sandbox_exec **ret, struct error *e);
-int exec_signal(struct sandbox_exec *x, int sig);    /* to the main process, through its pidfd */
+int exec_signal(struct sandbox_exec *x, int sig);    /* to the main process */
 
 /* ---- the spawner, daemon side ---------------------------------------------------------------------------------- */
 
@@ -175,6 +180,9 @@ struct spawner_config {
 
 /* Starts the spawner process. Call as root, before threads and before dropping privileges. */
 int spawner_start(uv_loop_t *loop, const struct spawner_config *cfg, struct spawner **ret, struct error *e);
+/* Fingerprint of the host image: 64 hex digits. */
+const char *spawner_image_digest(const struct spawner *sp);
+const char *spawner_describe(const struct spawner *sp);     /* one line for the log: cgroup backend and controllers */
 /* `lost` runs once if the spawner dies: every sandbox is gone with it; the daemon records and exits. */
 void spawner_on_lost(struct spawner *sp, void (*lost)(void *user), void *user);
 /* Asks it to kill and remove everything, then to exit; `done` runs after that. */

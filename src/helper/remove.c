@@ -1,0 +1,90 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/fs.h"
+#include "helper/verbs.h"
+
+#define DEPTH_MAX 4096         /* deeper trees are moved up instead of walked down */
+
+/* Removes what is in the directory `dir` (taken over). Hostile trees may be deeper than the stack or our descriptors allow: below
+ * FLAT_DEPTH a directory is first moved to the top, and then it is as shallow as any. */
+#define FLAT_DEPTH 64
+
+static int empty_dir(int dir, int top, unsigned depth, unsigned *serial) {
+        DIR *d = fdopendir(dir);
+        if (!d) {
+                fd_close(dir);
+                return -errno;
+        }
+        int r = 0;
+        for (struct dirent *de; r == 0 && (de = readdir(d));) {
+                if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
+                        continue;
+                if (unlinkat(dirfd(d), de->d_name, 0) == 0 || errno == ENOENT)
+                        continue;
+                if (errno != EISDIR && errno != EPERM) {
+                        r = -errno;
+                        break;
+                }
+                if (depth >= FLAT_DEPTH) {
+                        char name[32];
+                        snprintf(name, sizeof name, ".removed-%u", (*serial)++);
+                        r = renameat(dirfd(d), de->d_name, top, name) < 0 ? -errno : 0;
+                        continue;
+                }
+                fchmodat(dirfd(d), de->d_name, 0700, 0);
+                int below = openat(dirfd(d), de->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                r = below < 0 ? -errno : empty_dir(below, top, depth + 1, serial);
+                if (r == 0 && unlinkat(dirfd(d), de->d_name, AT_REMOVEDIR) < 0)
+                        r = -errno;
+        }
+        closedir(d);
+        return r;
+}
+
+static int remove_below(int root, const char *path) {
+        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+        char parent[4096] = ".";
+        if (slash && slash > path)
+                snprintf(parent, sizeof parent, "%.*s", (int)(slash - path), path);
+        if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+                return -EINVAL;
+        _cleanup_close_ int at = fs_open_beneath(root, parent, O_PATH | O_DIRECTORY, 0);
+        if (at < 0)
+                return at == -ENOENT ? 0 : at;
+        if (unlinkat(at, name, 0) == 0 || errno == ENOENT)
+                return 0;
+        if (errno != EISDIR && errno != EPERM)
+                return -errno;
+        unsigned serial = 0;
+        /* Several rounds, because each may have moved deep directories to the top. */
+        for (unsigned round = 0; round < DEPTH_MAX; round++) {
+                int dir = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                if (dir < 0)
+                        return -errno;
+                _cleanup_close_ int top = fcntl(dir, F_DUPFD_CLOEXEC, 3);
+                int r = empty_dir(dir, top, 0, &serial);
+                if (r < 0)
+                        return r;
+                if (unlinkat(at, name, AT_REMOVEDIR) == 0)
+                        return 0;
+                if (errno != ENOTEMPTY)
+                        return -errno;
+        }
+        return -ELOOP;
+}
+
+int verb_remove_tree(int argc, char **argv) {
+        if (argc != 2)
+                return 64;
+        const char *path = argv[1];
+        while (*path == '/')
+                path++;
+        int r = remove_below(HELPER_ROOT_FD, path);
+        if (r < 0)
+                fprintf(stderr, "remove-tree: %s\n", strerror(-r));
+        return r < 0;
+}
+
+int verb_true(int argc, char **argv) { return 0; }

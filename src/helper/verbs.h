@@ -1,0 +1,17 @@
+/* Verbs of the helper. To add one: declare it here, add it to the table in main.c, name its file in meson.build. */
+#pragma once
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macros.h"
+
+/* As in sandbox/sandbox.h, which the helper cannot include: it pulls in libuv. */
+#define HELPER_ROOT_FD 3
+#define HELPER_BASE_FD 4
+#define HELPER_FIRST_FREE_FD 5
+
+struct helper_verb { const char *name; int (*run)(int argc, char **argv); };
+
+/* remove-tree PATH: removes a directory (or file) below the root and all in it, never following a link. Absent is fine. */
+int verb_remove_tree(int argc, char **argv);
+int verb_true(int argc, char **argv);

@@ -1,0 +1,558 @@
+/* The parts of a sandbox: checked, made, and unmade. Nothing here waits. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/mount.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "sandbox/child.h"
+#include "sandbox/mounts.h"
+#include "sandbox/seccomp.h"
+#include "sandbox/spec.h"
+
+#define SHM_MAX (1ull << 40)
+
+/* ---- checking ---- */
+
+/* Is `path` a directory image that the operator allows? Opened from the root's descriptor, so what is checked is what is used. */
+static int open_image(struct spawn *sp, const char *path, int *ret_fd) {
+        for (size_t i = 0; i < sp->n_image_roots; i++) {
+                const char *root = sp->image_root[i];
+                size_t n = strlen(root);
+                if (strncmp(path, root, n) != 0 || (path[n] != '/' && path[n] != 0))
+                        continue;
+                _cleanup_close_ int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+                if (dir < 0)
+                        return -errno;
+                const char *below = path + n;
+                while (*below == '/')
+                        below++;
+                int fd = fs_open_beneath(dir, *below ? below : ".", O_PATH | O_DIRECTORY, 0);
+                if (fd < 0)
+                        return fd;
+                *ret_fd = fd;
+                return 0;
+        }
+        return -EPERM;
+}
+
+int cell_parse(struct spawn *sp, struct cell *c, struct message *m, struct fault *f) {
+        int r = sandbox_spec_decode(m, &c->spec, &c->direct);
+        if (r == 0)
+                r = sandbox_spec_check(&c->spec, &f->error);
+        if (r < 0) {
+                if (!f->error.code)
+                        return fault_set(f, "check the specification", r);
+                f->step = "check the specification";
+                return r;
+        }
+        return 0;
+}
+
+/* ---- planes ---- */
+
+struct build {
+        struct spawn *sp;
+        struct cell *cell;
+        struct fault *f;
+        int image;                         /* directory image, or -1: the host's */
+        int plane[PLANE_MAX];
+        int lower[PLANE_MAX][OVERLAY_LOWERS_MAX]; size_t n_lowers[PLANE_MAX];
+        int own[CHILD_MOUNTS_MAX * 2]; size_t n_own;   /* closed when the build is over */
+        struct child_first child;
+};
+
+static int own(struct build *b, int fd) {
+        if (fd >= 0) {
+                ASSERT(b->n_own < ARRAY_SIZE(b->own));
+                b->own[b->n_own++] = fd;
+        }
+        return fd;
+}
+
+static int add_mount(struct build *b, int fd, const char *target) {
+        if (b->child.n_mounts >= CHILD_MOUNTS_MAX)
+                return -E2BIG;
+        b->child.mounts[b->child.n_mounts++] = (struct child_mount){ fd, target };
+        return 0;
+}
+
+#define LOWER_ATTRS (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV)
+#define INNER_ATTRS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+static int image_lower(struct build *b, enum plane p) {
+        struct seat *s = b->cell->seat;
+        if (b->image >= 0)
+                return p == PLANE_ROOT ? own(b, mount_clone(b->image, "", LOWER_ATTRS, s->user_ns)) : -ENOENT;
+        if (b->sp->host_lower[p] < 0)
+                return -ENOENT;
+        if (s->lower[p] < 0) {
+                int fd = mount_clone(b->sp->host_lower[p], "", LOWER_ATTRS, s->user_ns);
+                if (fd < 0)
+                        return fd;
+                s->lower[p] = fd;
+        }
+        return s->lower[p];
+}
+
+static int layer_lower(struct build *b, const char *id, enum plane p) {
+        uint32_t from;
+        int fd = own(b, layer_image_lower(b->sp->layers, id, plane_path[p], &from)), map;
+        if (fd < 0)
+                return fd;
+        int r = seat_map(b->cell->seat, from, &map, &b->f->error);
+        if (r < 0)
+                return r;
+        if (map >= 0) {
+                struct mount_attr a = { .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)map };
+                if (mount_setattr(fd, "", AT_EMPTY_PATH, &a, sizeof a) < 0)
+                        return -errno;
+        }
+        return fd;
+}
+
+/* Lowers of each plane, top first: layers from the last to the first, then the image. */
+static int collect_lowers(struct build *b) {
+        const char *const *layers = b->cell->spec.layers;
+        size_t n = 0;
+        while (layers && layers[n])
+                n++;
+        for (int p = 0; p < PLANE_MAX; p++) {
+                for (size_t i = n; i-- > 0;) {
+                        int fd = layer_lower(b, layers[i], (enum plane)p);
+                        if (fd == -ENOENT)
+                                continue;
+                        if (fd < 0)
+                                return fault_set(b->f, "attach a layer", fd);
+                        b->lower[p][b->n_lowers[p]++] = fd;
+                }
+                int fd = image_lower(b, (enum plane)p);
+                if (fd < 0 && fd != -ENOENT)
+                        return fault_set(b->f, "attach the image", fd);
+                /* A layer made on another image may hold planes that this one has not: they are not used. */
+                if (fd == -ENOENT)
+                        b->n_lowers[p] = 0;
+                else
+                        b->lower[p][b->n_lowers[p]++] = fd;
+        }
+        return 0;
+}
+
+int cell_base(struct spawn *sp, struct cell *c) {
+        struct fault f = { 0 };
+        struct build *b = calloc(1, sizeof *b);
+        if (!b)
+                return -ENOMEM;
+        *b = (struct build){ .sp = sp, .cell = c, .f = &f, .image = -1 };
+        int r = strcmp(c->spec.image, IMAGE_HOST) == 0 ? 0 : open_image(sp, c->spec.image, &b->image);
+        if (r == 0)
+                r = collect_lowers(b);
+        const int *lower = b->lower[PLANE_ROOT];
+        if (r == 0 && b->n_lowers[PLANE_ROOT] > 1)
+                r = mount_overlay(lower, b->n_lowers[PLANE_ROOT], -1, NULL, NULL, LOWER_ATTRS | MOUNT_ATTR_NOSUID);
+        else if (r == 0)
+                r = mount_clone(lower[0], "", LOWER_ATTRS | MOUNT_ATTR_NOSUID, -1);
+        for (size_t i = 0; i < b->n_own; i++)
+                fd_close(b->own[i]);
+        fd_close(b->image);
+        free(b);
+        return r;
+}
+
+static int make_dir(int at, const char *path, mode_t mode, uint32_t owner) {
+        if (mkdirat(at, path, 0700) < 0 && errno != EEXIST)
+                return -errno;
+        if (fchownat(at, path, owner, owner, AT_SYMLINK_NOFOLLOW) < 0 || fchmodat(at, path, mode, 0) < 0)
+                return -errno;
+        return 0;
+}
+
+static int make_upper_dirs(struct build *b) {
+        int up = b->cell->upper;
+        uint32_t base = b->cell->seat->base;
+        int r = make_dir(up, "work", 0700, 0);
+        for (int p = 0; p < PLANE_MAX && r == 0; p++) {
+                if (b->n_lowers[p] == 0)
+                        continue;
+                char work[16];
+                snprintf(work, sizeof work, "work/%s", plane_dir[p]);
+                r = make_dir(up, plane_dir[p], 0755, base);
+                if (r == 0)
+                        r = make_dir(up, work, 0700, base);
+        }
+        if (r == 0)
+                r = make_dir(up, "shm", 01777, base);
+        return r;
+}
+
+static int make_planes(struct build *b) {
+        for (int p = 0; p < PLANE_MAX; p++) {
+                if (b->n_lowers[p] == 0)
+                        continue;
+                char work[16];
+                snprintf(work, sizeof work, "work/%s", plane_dir[p]);
+                int fd = own(b, mount_overlay(b->lower[p], b->n_lowers[p], b->cell->upper, plane_dir[p], work, MOUNT_ATTR_NODEV));
+                if (fd < 0)
+                        return fault_set(b->f, "mount an overlay", fd);
+                b->plane[p] = fd;
+                int r = add_mount(b, fd, p == PLANE_ROOT ? "" : plane_dir[p]);
+                if (r < 0)
+                        return fault_set(b->f, "attach a plane", r);
+        }
+        return b->plane[PLANE_ROOT] < 0 ? fault_set(b->f, "attach the image", -ENOENT) : 0;
+}
+
+/* ---- what else is mounted ---- */
+
+/* Makes the directories of `target` in the new root, never through a link. Owned by root inside. */
+static int make_target(struct build *b, const char *target) {
+        char path[4096];
+        uint32_t base = b->cell->seat->base;
+        _cleanup_close_ int at = fcntl(b->plane[PLANE_ROOT], F_DUPFD_CLOEXEC, 3);
+        while (*target) {
+                size_t n = strcspn(target, "/");
+                if (n >= sizeof path)
+                        return -ENAMETOOLONG;
+                memcpy(path, target, n);
+                path[n] = 0;
+                target += n + (target[n] == '/');
+                if (n == 0)
+                        continue;
+                int made = mkdirat(at, path, 0755);
+                if (made < 0 && errno != EEXIST)
+                        return -errno;
+                if (made == 0 && fchownat(at, path, base, base, AT_SYMLINK_NOFOLLOW) < 0)
+                        return -errno;
+                int next = fs_open_beneath(at, path, O_PATH | O_DIRECTORY, 0);
+                if (next < 0)
+                        return next;
+                fd_close(at);
+                at = next;
+        }
+        return 0;
+}
+
+static int add_inner(struct build *b) {
+        struct cell *c = b->cell;
+        char gid[16];
+        snprintf(gid, sizeof gid, "%u", c->seat->base + 5);
+        int pts = own(b, mount_new("devpts", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, "newinstance", "", "ptmxmode", "0666", "mode", "0620",
+                                   "gid", gid, "max", "1024", NULL));
+        if (pts < 0)
+                return fault_set(b->f, "mount devpts", pts);
+        /* The terminals' file system belongs to this sandbox's mount namespace alone: when the kernel says that it is
+         * unmounted, the namespace is gone. */
+        char path[32];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", pts);
+        c->unmount_wd = inotify_add_watch(b->sp->inotify_watch.fd, path, IN_UNMOUNT | IN_MASK_CREATE);
+        if (c->unmount_wd < 0)
+                return fault_set(b->f, "watch for the unmount", -errno);
+        int shm = own(b, mount_clone(c->upper, "shm", INNER_ATTRS, -1));
+        if (shm < 0)
+                return fault_set(b->f, "attach /dev/shm", shm);
+        int r = add_mount(b, pts, "dev/pts");
+        if (r == 0)
+                r = add_mount(b, shm, "dev/shm");
+        for (const char *const *t = (const char *const[]){ "proc", "dev", "sys", NULL }; *t && r == 0 && b->image >= 0; t++)
+                r = make_target(b, *t);
+        return r < 0 ? fault_set(b->f, "attach inner file systems", r) : 0;
+}
+
+static int add_files(struct build *b) {
+        struct cell *c = b->cell;
+        if (c->spec.n_files == 0)
+                return 0;
+        int r = make_dir(c->upper, "files", 0755, 0);
+        _cleanup_close_ int dir = r < 0 ? -1 : openat(c->upper, "files", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (r == 0 && dir < 0)
+                r = -errno;
+        for (size_t i = 0; i < c->spec.n_files && r == 0; i++) {
+                const struct sandbox_file *file = &c->spec.files[i];
+                struct stat st;
+                if (fstat(file->fd, &st) < 0)
+                        return fault_set(b->f, "copy files", -errno);
+                _cleanup_close_ int to = openat(dir, file->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+                if (to < 0)
+                        return fault_set(b->f, "copy files", -errno);
+                off_t at = 0;
+                while (at < st.st_size && r == 0) {
+                        ssize_t n = sendfile(to, file->fd, &at, (size_t)(st.st_size - at));
+                        if (n <= 0)
+                                r = n < 0 ? -errno : -EIO;
+                }
+                if (r == 0 && fchmod(to, file->mode & 0555) < 0)
+                        r = -errno;
+        }
+        if (r < 0)
+                return fault_set(b->f, "copy files", r);
+        int fd = own(b, mount_clone(c->upper, "files", INNER_ATTRS | MOUNT_ATTR_RDONLY, -1));
+        if (fd < 0)
+                return fault_set(b->f, "attach /run/brig", fd);
+        r = make_target(b, "run/brig");
+        if (r == 0)
+                r = add_mount(b, fd, "run/brig");
+        return r < 0 ? fault_set(b->f, "attach /run/brig", r) : 0;
+}
+
+static int open_mount(struct build *b, const struct sandbox_mount *m) {
+        struct cell *c = b->cell;
+        uint64_t attrs = INNER_ATTRS;
+        if (m->class == MOUNT_SOURCE)
+                return own(b, mount_clone(m->fd, "", attrs | MOUNT_ATTR_RDONLY, c->seat->user_ns));
+        if (!b->sp->layers)
+                return -ENOENT;
+        int dir = own(b, layer_mirror_open(b->sp->layers, m->id)), map;
+        if (dir < 0)
+                return dir;
+        int r = seat_map(c->seat, layer_mirror_owner(b->sp->layers), &map, &b->f->error);
+        if (r < 0)
+                return r;
+        return own(b, mount_clone(dir, "", attrs | (c->spec.profile == PROFILE_FETCH ? 0 : MOUNT_ATTR_RDONLY), map));
+}
+
+static int add_mounts(struct build *b) {
+        for (size_t i = 0; i < b->cell->spec.n_mounts; i++) {
+                const struct sandbox_mount *m = &b->cell->spec.mounts[i];
+                int fd = open_mount(b, m);
+                if (fd < 0)
+                        return fault_set(b->f, "open a mount", fd);
+                int r = make_target(b, m->target + 1);
+                if (r == 0)
+                        r = add_mount(b, fd, m->target + 1);
+                if (r < 0)
+                        return fault_set(b->f, "attach a mount", r);
+        }
+        return 0;
+}
+
+/* ---- limits, network ---- */
+
+static int make_group(struct build *b) {
+        struct cell *c = b->cell;
+        struct spawn *sp = b->sp;
+        if (!sp->cgroups)
+                return 0;
+        int r = cgroup_take(sp->cgroups, &c->cgroup, &b->f->error);
+        const struct cgroup_limits l = {
+                .memory_bytes = c->spec.limits.memory_bytes, .pids = c->spec.limits.pids, .cpu_milli = c->spec.limits.cpu_milli,
+                .tmpfs_bytes = c->spec.upper == UPPER_TMPFS ? c->spec.limits.disk_bytes : 0,
+        };
+        if (r == 0)
+                r = cgroup_set_limits(c->cgroup, &l, &b->f->error);
+        if (r < 0)
+                return fault_set(b->f, "make the cgroup", r);
+        if (!c->direct) {
+                r = cgroup_sub_make(c->cgroup, "init", &c->init_group);
+                if (r < 0 && r != -EOPNOTSUPP)
+                        return fault_set(b->f, "make the cgroup", r);
+        }
+        return 0;
+}
+
+static int write_resolv_conf(struct build *b) {
+        _cleanup_buf_ struct buf text = BUF_INIT(65536);
+        int r = network_resolv_conf(b->sp->network, &text);
+        if (r == 0)
+                r = make_target(b, "etc");
+        _cleanup_close_ int etc = r < 0 ? -1 : fs_open_beneath(b->plane[PLANE_ROOT], "etc", O_RDONLY | O_DIRECTORY, 0);
+        if (etc < 0)
+                return r < 0 ? r : etc;
+        unlinkat(etc, "resolv.conf", 0);
+        _cleanup_close_ int fd = fs_open_beneath(etc, "resolv.conf", O_WRONLY | O_CREAT | O_EXCL, 0644);
+        if (fd < 0)
+                return fd;
+        r = fs_write_all(fd, buf_str(&text), text.len);
+        return r == 0 && fchown(fd, b->cell->seat->base, b->cell->seat->base) < 0 ? -errno : r;
+}
+
+static int make_network(struct build *b) {
+        struct cell *c = b->cell;
+        struct spawn *sp = b->sp;
+        if (c->spec.network == NETWORK_HOST)
+                return 0;
+        int r = netns_take(sp->net_pool, &c->net_ns, &b->f->error);
+        if (r < 0)
+                return fault_set(b->f, "make the network namespace", r);
+        if (c->spec.network != NETWORK_OPEN)
+                return 0;
+        if (!sp->network) {
+                const struct network_config cfg = { .instance = sp->instance };
+                r = network_open(&cfg, &sp->network, &b->f->error);
+        }
+        if (r == 0)
+                r = network_attach(sp->network, c->net_ns, &c->link, &b->f->error);
+        if (r == 0) {
+                c->linked = true;
+                r = write_resolv_conf(b);
+        }
+        if (r < 0)
+                b->f->step = "open the network";
+        return r;
+}
+
+/* ---- all of it ---- */
+
+int cell_take_seat(struct spawn *sp, struct cell *c, struct fault *f) {
+        if (sp->seats) {
+                c->seat = sp->seats;
+                sp->seats = c->seat->next;
+                sp->n_seats--;
+                return 0;
+        }
+        uint32_t base;
+        int r = idrange_take(sp->ranges, &base, &f->error);
+        if (r == 0) {
+                r = seat_new(base, &c->seat, &f->error);
+                if (r < 0)
+                        idrange_give(sp->ranges, base);
+        }
+        if (r < 0)
+                f->step = "take a range of ids";
+        return r;
+}
+
+static int make_upper(struct build *b) {
+        struct cell *c = b->cell;
+        if (c->upper >= 0)
+                return 0;              /* an image, mounted by a job */
+        c->upper = mount_tmpfs(c->spec.limits.disk_bytes, c->spec.limits.inodes, 0755, MOUNT_ATTR_NODEV);
+        return c->upper < 0 ? fault_set(b->f, "mount the upper", c->upper) : 0;
+}
+
+static int start_first(struct build *b, const struct exec_request *x, int program) {
+        struct cell *c = b->cell;
+        struct child_first *child = &b->child;
+        bool capped;
+        child->seed_ns = b->sp->seed_ns;
+        child->net_ns = c->net_ns;
+        child->hostname = c->spec.hostname ? c->spec.hostname : "brig";
+        child->exec.x = x;
+        child->exec.program = program;
+        child->exec.user_ns = c->seat->user_ns;
+        child->exec.null_fd = b->sp->null_file;
+        child->exec.filter = seccomp_program(SECCOMP_STANDARD);
+        child->exec.cgroup = c->cgroup;
+        child->exec.group = c->init_group;
+        confine_plan_init(c->spec.profile, false, c->spec.limits.open_files, &child->exec.confine, &capped);
+        if (program >= 0)
+                child->exec.confine.caps = 1ull << 5;  /* CAP_KILL: init ends processes of other users inside */
+        int r = child_first(child, &c->init, &c->init_pidfd);
+        return r < 0 ? fault_set(b->f, child->report.step, r) : 0;
+}
+
+static int start_init(struct build *b) {
+        struct cell *c = b->cell;
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+                return fault_set(b->f, "socketpair", -errno);
+        c->control.fd = pair[0];
+        _cleanup_close_ int theirs = pair[1];
+        static const char *const argv[] = { "init", NULL };
+        const struct exec_request x = { .argv = (const char **)argv, .fds = { { theirs, 0 } }, .n_fds = 1 };
+        return start_first(b, &x, b->sp->init_image);
+}
+
+static int start_direct(struct build *b) {
+        struct exec_request x;
+        int r = exec_parse(b->cell->request, &x);
+        if (r == 0 && x.helper)
+                r = -EINVAL;
+        r = r < 0 ? fault_set(b->f, "check the first exec", r) : start_first(b, &x, -1);
+        exec_request_release(&x);
+        return r;
+}
+
+int cell_build(struct spawn *sp, struct cell *c, struct fault *f) {
+        struct build *b = calloc(1, sizeof *b);
+        if (!b)
+                return fault_set(f, "create", -ENOMEM);
+        *b = (struct build){ .sp = sp, .cell = c, .f = f, .image = -1, .plane = { -1, -1, -1 } };
+        int r = 0;
+        if (strcmp(c->spec.image, IMAGE_HOST) != 0) {
+                r = open_image(sp, c->spec.image, &b->image);
+                if (r < 0)
+                        fault_set(f, "open the image", r);
+        }
+        int (*const steps[])(struct build *) = {
+                make_group, make_upper, collect_lowers,
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++)
+                r = steps[i](b);
+        if (r == 0) {
+                r = make_upper_dirs(b);
+                if (r < 0)
+                        fault_set(f, "make the upper's directories", r);
+        }
+        int (*const more[])(struct build *) = { make_planes, add_inner, add_files, add_mounts, make_network };
+        for (size_t i = 0; i < ARRAY_SIZE(more) && r == 0; i++)
+                r = more[i](b);
+        if (r == 0)
+                r = c->direct ? start_direct(b) : start_init(b);
+        for (size_t i = 0; i < b->n_own; i++)
+                fd_close(b->own[i]);
+        fd_close(b->image);
+        free(b);
+        c->started_ms = now_ms();
+        return r;
+}
+
+/* ---- facts ---- */
+
+void cell_sample_disk(struct cell *c) {
+        struct statfs s;
+        if (c->upper < 0 || fstatfs(c->upper, &s) < 0)
+                return;
+        c->usage.disk_bytes = MAX2(c->usage.disk_bytes, (int64_t)((s.f_blocks - s.f_bfree) * (uint64_t)s.f_bsize));
+        if (s.f_bavail < (s.f_blocks + 99) / 100 || (s.f_files > 0 && s.f_ffree < (s.f_files + 99) / 100))
+                c->hit[LIMIT_DISK] = true;
+}
+
+void cell_read_facts(struct cell *c) {
+        cell_sample_disk(c);
+        c->usage.wall_ms = (int64_t)(now_ms() - c->started_ms);
+        if (!c->cgroup)
+                return;
+        struct cgroup_events ev;
+        struct cgroup_usage use;
+        cgroup_read_events(c->cgroup, &ev);
+        cgroup_read_usage(c->cgroup, &use);
+        c->hit[LIMIT_MEMORY] |= ev.oom_kill > 0;
+        c->hit[LIMIT_PIDS] |= ev.pids_max > 0;
+        c->usage.cpu_ms = use.cpu_us < 0 ? -1 : use.cpu_us / 1000;
+        c->usage.memory_peak_bytes = use.memory_peak_bytes;
+        c->usage.pids_peak = use.pids_peak;
+}
+
+void cell_drop_upper(struct spawn *sp, struct cell *c) {
+        c->base = fd_close(c->base);
+        c->upper = fd_close(c->upper);
+}
+
+void cell_free(struct spawn *sp, struct cell *c) {
+        if (c->seat) {
+                if (sp->n_seats < SEAT_POOL_MAX) {
+                        c->seat->next = sp->seats;
+                        sp->seats = c->seat;
+                        sp->n_seats++;
+                } else {
+                        idrange_give(sp->ranges, c->seat->base);
+                        seat_free(c->seat);
+                }
+        }
+        if (c->control.fd >= 0) {
+                watch_stop(sp, &c->control);
+                fd_close(c->control.fd);
+        }
+        fd_close(c->init_pidfd);
+        fd_close(c->init_group);
+        fd_close(c->net_ns);
+        cell_drop_upper(sp, c);
+        sandbox_spec_release(&c->spec);
+        message_free(c->request);
+        free(c);
+}

@@ -1,0 +1,299 @@
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/close_range.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "base/fs.h"
+#include "sandbox/child.h"
+#include "sandbox/mounts.h"
+#include "sandbox/seccomp.h"
+
+#define STACK_SIZE (256 * 1024)
+#define HIGH_FD 512            /* where descriptors are parked while their targets are filled */
+
+static int fail(struct child_report *r, const char *step, int code) {
+        r->code = code;
+        r->step = step;
+        return code;
+}
+
+/* ---- what both births end with ---- */
+
+static int place_fds(const struct child_exec *c, int *program) {
+        int parked[MESSAGE_FDS_MAX];
+        const struct exec_request *x = c->x;
+        if (*program >= 0) {
+                *program = fcntl(*program, F_DUPFD_CLOEXEC, HIGH_FD);
+                if (*program < 0)
+                        return -errno;
+        }
+        for (size_t i = 0; i < x->n_fds; i++) {
+                parked[i] = fcntl(x->fds[i].fd < 0 ? c->null_fd : x->fds[i].fd, F_DUPFD_CLOEXEC, HIGH_FD);
+                if (parked[i] < 0)
+                        return -errno;
+        }
+        if (close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) < 0)
+                return -errno;
+        for (size_t i = 0; i < x->n_fds; i++) {
+                if (dup2(parked[i], x->fds[i].target) < 0)
+                        return -errno;
+        }
+        return 0;
+}
+
+static void reset_signals(void) {
+        struct sigaction dfl = { .sa_handler = SIG_DFL };
+        sigset_t none;
+        sigemptyset(&none);
+        sigaction(SIGPIPE, &dfl, NULL);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* As execvp, but with the PATH of the new environment and within the sandbox. */
+static int exec_lookup(const struct exec_request *x) {
+        const char *path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        for (const char *const *v = x->env; v && *v; v++) {
+                if (strncmp(*v, "PATH=", 5) == 0)
+                        path = *v + 5;
+        }
+        size_t name = strlen(x->argv[0]);
+        int r = -ENOENT;
+        for (;;) {
+                char full[4096];
+                size_t n = strcspn(path, ":");
+                if (n > 0 && n + name + 2 <= sizeof full) {
+                        memcpy(full, path, n);
+                        full[n] = '/';
+                        memcpy(full + n + 1, x->argv[0], name + 1);
+                        execve(full, (char *const *)x->argv, (char *const *)x->env);
+                        if (errno == EACCES)
+                                r = -EACCES;
+                        else if (errno != ENOENT && errno != ENOTDIR)
+                                return -errno;
+                }
+                if (path[n] == 0)
+                        return r;
+                path += n + 1;
+        }
+}
+
+static int become(struct child_exec *c, struct child_report *rep) {
+        const struct exec_request *x = c->x;
+        const gid_t gid = x->gid;
+        /* The ids go through plain system calls: the C library's own would try to change every thread's, which share
+         * their memory with the spawner here. */
+        if (syscall(SYS_setgroups, 1, &gid) < 0 || syscall(SYS_setresgid, gid, gid, gid) < 0)
+                return fail(rep, "set group ids", -errno);
+        if (syscall(SYS_setresuid, x->uid, x->uid, x->uid) < 0)
+                return fail(rep, "set user ids", -errno);
+        int r = confine_landlock(&c->confine);
+        if (r < 0)
+                return fail(rep, "restrict by Landlock", r);
+        r = confine_bounding(&c->confine);
+        if (r < 0)
+                return fail(rep, "drop capabilities", r);
+        if (c->filter) {
+                r = seccomp_install(c->filter);
+                if (r < 0)
+                        return fail(rep, "install the system call filter", r);
+        }
+        r = confine_privileges(&c->confine, x->uid);
+        return r < 0 ? fail(rep, "set privileges", r) : 0;
+}
+
+/* Already in every namespace but the user's. */
+static int finish(struct child_exec *c, struct child_report *rep) {
+        const struct exec_request *x = c->x;
+        static const char *const no_env[] = { NULL };
+        int program = c->program;
+        setsid();
+        umask(022);
+        reset_signals();
+        if (x->cwd && chdir(x->cwd) < 0)
+                return fail(rep, "change to the working directory", -errno);
+        int user_ns = c->user_ns < 0 ? -1 : fcntl(c->user_ns, F_DUPFD_CLOEXEC, HIGH_FD);
+        int r = place_fds(c, &program);
+        if (r < 0)
+                return fail(rep, "place descriptors", r);
+        r = confine_rlimits(&c->confine);
+        if (r < 0)
+                return fail(rep, "set resource limits", r);
+        if (user_ns >= 0 && setns(user_ns, CLONE_NEWUSER) < 0)
+                return fail(rep, "join the user namespace", -errno);
+        r = become(c, rep);
+        if (r < 0)
+                return r;
+        char *const *argv = (char *const *)x->argv, *const *env = (char *const *)(x->env ? x->env : (const char **)no_env);
+        if (program >= 0)
+                r = syscall(SYS_execveat, program, "", argv, env, AT_EMPTY_PATH) < 0 ? -errno : 0;
+        else if (strchr(x->argv[0], '/'))
+                r = execve(x->argv[0], argv, env) < 0 ? -errno : 0;
+        else
+                r = exec_lookup(x);
+        return fail(rep, "execute", r);
+}
+
+/* ---- the first process ---- */
+
+static int mask_proc(int proc) {
+        static const char *const read_only[] = { "sys", "irq", "bus", "fs" };
+        static const char *const no_file[] = { "sysrq-trigger", "kcore", "keys", "key-users", "timer_list", "kmsg", "kallsyms", "sched_debug", "latency_stats" };
+        static const char *const no_dir[] = { "acpi", "scsi", "asound", "driver", "tty" };
+        const uint64_t attrs = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+        struct { const char *const *names; size_t n; const char *source; } groups[] = {
+                { read_only, ARRAY_SIZE(read_only), NULL }, { no_file, ARRAY_SIZE(no_file), "/n" }, { no_dir, ARRAY_SIZE(no_dir), "/e" },
+        };
+        for (size_t g = 0; g < ARRAY_SIZE(groups); g++) {
+                for (size_t i = 0; i < groups[g].n; i++) {
+                        const char *name = groups[g].names[i];
+                        _cleanup_close_ int at = openat(proc, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+                        if (at < 0)
+                                continue;      /* this kernel has none */
+                        const char *source = groups[g].source;
+                        _cleanup_close_ int cover = source ? mount_clone(AT_FDCWD, source, attrs, -1) : mount_clone(proc, name, attrs, -1);
+                        if (cover < 0)
+                                return cover;
+                        if (move_mount(cover, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+                                return -errno;
+                }
+        }
+        return 0;
+}
+
+static int attach_proc(int root, struct child_report *rep) {
+        const uint64_t attrs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+        _cleanup_close_ int proc = mount_new("proc", attrs, NULL);
+        if (proc < 0)
+                return fail(rep, "mount /proc", proc);
+        int r = mount_attach(proc, root, "proc");
+        if (r == 0)
+                r = mask_proc(proc);
+        return r < 0 ? fail(rep, "attach /proc", r) : 0;
+}
+
+static int attach_all(struct child_first *c) {
+        struct child_report *rep = &c->report;
+        if (move_mount(c->mounts[0].fd, "", AT_FDCWD, "/r", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+                return fail(rep, "attach the root", -errno);
+        _cleanup_close_ int root = open("/r", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (root < 0)
+                return fail(rep, "open the root", -errno);
+        _cleanup_close_ int dev = mount_clone(AT_FDCWD, "/d", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, -1);
+        int r = dev < 0 ? dev : mount_attach(dev, root, "dev");
+        if (r < 0)
+                return fail(rep, "attach /dev", r);
+        for (size_t i = 1; i < c->n_mounts; i++) {
+                r = mount_attach(c->mounts[i].fd, root, c->mounts[i].target);
+                if (r < 0)
+                        return fail(rep, c->mounts[i].target, r);
+        }
+        r = attach_proc(root, rep);
+        if (r < 0)
+                return r;
+        if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+                return fail(rep, "change the root", -errno);
+        return 0;
+}
+
+static int first_main(void *arg) {
+        struct child_first *c = arg;
+        struct child_report *rep = &c->report;
+        /* Before the cgroup namespace: or the host's paths would show inside. */
+        int r = c->exec.cgroup ? cgroup_attach(c->exec.cgroup, c->exec.group, 0, false) : 0;
+        if (r < 0)
+                return fail(rep, "join the cgroup", r), 1;
+        if (c->net_ns >= 0 && setns(c->net_ns, CLONE_NEWNET) < 0)
+                return fail(rep, "join the network namespace", -errno), 1;
+        if (setns(c->seed_ns, CLONE_NEWNS) < 0)
+                return fail(rep, "join the seed", -errno), 1;
+        if (unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP) < 0)
+                return fail(rep, "make namespaces", -errno), 1;
+        if (sethostname(c->hostname, strlen(c->hostname)) < 0)
+                return fail(rep, "set the host name", -errno), 1;
+        if (attach_all(c) < 0)
+                return 1;
+        finish(&c->exec, rep);
+        return 1;
+}
+
+int child_first(struct child_first *c, pid_t *ret_pid, int *ret_pidfd) {
+        static char stack[STACK_SIZE] __attribute__((aligned(16)));    /* one child at a time: the spawner sleeps */
+        int pidfd = -1;
+        c->report = (struct child_report){ 0 };
+        pid_t pid = clone(first_main, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_NEWPID | SIGCHLD, c, &pidfd);
+        if (pid < 0)
+                return fail(&c->report, "clone", -errno);
+        *ret_pid = pid;
+        *ret_pidfd = pidfd;
+        /* Killed before it could say anything: out of memory in its own cgroup, most likely. */
+        return c->report.code;
+}
+
+/* ---- joining ---- */
+
+static int open_helper_fds(struct child_join *c, struct exec_request *x) {
+        int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (root < 0)
+                return -errno;
+        x->fds[x->n_fds++] = (struct exec_fd){ root, HELPER_ROOT_FD };
+        if (c->base >= 0)
+                x->fds[x->n_fds++] = (struct exec_fd){ c->base, HELPER_BASE_FD };
+        return 0;
+}
+
+NORETURN static void join_main(struct child_join *c) {
+        struct child_report *rep = c->report;
+        int r = c->exec.cgroup ? cgroup_attach(c->exec.cgroup, c->exec.group, 0, false) : 0;
+        if (r < 0) {
+                fail(rep, "join the cgroup", r);
+                _exit(1);
+        }
+        int flags = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWCGROUP;
+        if (!c->helper)
+                flags |= CLONE_NEWNET;
+        if (setns(c->init_pidfd, flags) < 0 || (c->helper && setns(c->net_ns, CLONE_NEWNET) < 0)) {
+                fail(rep, "join the sandbox", -errno);
+                _exit(1);
+        }
+        struct exec_request x = *c->exec.x;
+        c->exec.x = &x;
+        if (c->helper) {
+                r = open_helper_fds(c, &x);
+                if (r < 0) {
+                        fail(rep, "open the root", r);
+                        _exit(1);
+                }
+        }
+        finish(&c->exec, rep);
+        _exit(1);
+}
+
+int child_join(struct child_join *c, pid_t *ret_pid) {
+        *c->report = (struct child_report){ 0 };
+        struct clone_args args = { .exit_signal = SIGCHLD };
+        /* A PID namespace can only be given to a child: the spawner points at the sandbox's for one clone. */
+        static int own_ns = -1;
+        if (own_ns < 0)
+                own_ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+        if (c->helper)
+                args.flags |= CLONE_NEWPID;
+        else if (setns(c->init_pidfd, CLONE_NEWPID) < 0)
+                return fail(c->report, "join the PID namespace", -errno);
+        pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+        if (pid == 0)
+                join_main(c);
+        int r = pid < 0 ? -errno : 0;
+        if (!c->helper && setns(own_ns, CLONE_NEWPID) < 0)
+                abort();       /* every later child would be born in somebody's sandbox */
+        if (r < 0)
+                return fail(c->report, "clone", r);
+        *ret_pid = pid;
+        return 0;
+}

@@ -1,0 +1,54 @@
+/* The other side of clone: what runs between the birth of a process and its execve, in the spawner's code but not as the
+ * spawner. Two births:
+ *
+ *     child_first   PID 1 of a new sandbox. It shares the spawner's memory while the spawner sleeps (CLONE_VM|CLONE_VFORK):
+ *                   nothing hostile can reach it yet, and no page has to be copied.
+ *     child_join    a process in a standing sandbox. It has a copy of the memory and the spawner does not wait for it: root
+ *                   in the sandbox could stop it, or starve it, and the spawner with it.
+ *
+ * Nothing here allocates or takes a lock. What goes wrong is written to `report`. The spawner is not dumpable, and neither is
+ * a child of it before its execve, so nobody inside can look into it. */
+#pragma once
+#include "sandbox/spawner.h"
+
+struct sock_fprog;
+
+struct child_report { const char *step; int code; };   /* code: -errno; 0 = executed, as far as is known */
+
+#define CHILD_MOUNTS_MAX 64
+struct child_mount { int fd; const char *target; };    /* detached mount; target relative to the new root */
+
+struct child_exec {
+        const struct exec_request *x;
+        int program;               /* memfd to execute; -1: argv[0], looked up inside */
+        int user_ns;
+        int null_fd;               /* for descriptors that were given as -1 */
+        struct confine_plan confine;
+        const struct sock_fprog *filter;
+        struct cgroup *cgroup; int group;
+};
+
+struct child_first {
+        int seed_ns, net_ns;
+        const char *hostname;
+        struct child_mount mounts[CHILD_MOUNTS_MAX]; size_t n_mounts;   /* the first is the root */
+        struct child_exec exec;
+        struct child_report report;
+};
+/* Clones it and waits until it executes or fails. *ret_pid is set in both cases when a process was born (it must be
+ * reaped); the result is that of the child: 0 or report.code. */
+int child_first(struct child_first *c, pid_t *ret_pid, int *ret_pidfd);
+
+struct child_join {
+        int init_pidfd;            /* whose namespaces to join */
+        bool helper;               /* a PID and a network namespace of its own; root and base at fixed descriptors */
+        int net_ns;                /* helper: an empty one */
+        int base;                  /* helper: lowers of "/" */
+        struct child_exec exec;
+        struct child_report *report;
+};
+int child_join(struct child_join *c, pid_t *ret_pid);
+
+/* Inside the spawner's start: makes the seed, the mount namespace from which every sandbox's is copied: one read-only tmpfs
+ * with the directories r (the root goes there), d (/dev) and e (empty), and n, an empty file. */
+int seed_make(int *ret_ns, struct error *e);

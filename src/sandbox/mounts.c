@@ -1,0 +1,105 @@
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+
+#include "base/fs.h"
+#include "sandbox/mounts.h"
+
+static int finish(int fs, uint64_t attrs) {
+        if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+                return -errno;
+        int fd = fsmount(fs, FSMOUNT_CLOEXEC, (unsigned)attrs);
+        return fd < 0 ? -errno : fd;
+}
+
+static int option(int fs, const char *key, const char *value) {
+        int r = *value ? fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0) : fsconfig(fs, FSCONFIG_SET_FLAG, key, NULL, 0);
+        return r < 0 ? -errno : 0;
+}
+
+int mount_new(const char *type, uint64_t attrs, ...) {
+        _cleanup_close_ int fs = fsopen(type, FSOPEN_CLOEXEC);
+        if (fs < 0)
+                return -errno;
+        va_list ap;
+        va_start(ap, attrs);
+        int r = 0;
+        for (const char *key; r == 0 && (key = va_arg(ap, const char *));)
+                r = option(fs, key, va_arg(ap, const char *));
+        va_end(ap);
+        return r < 0 ? r : finish(fs, attrs);
+}
+
+int mount_tmpfs(uint64_t bytes, uint64_t inodes, mode_t mode, uint64_t attrs) {
+        char size[24], nodes[24], perm[8];
+        snprintf(size, sizeof size, "%llu", (unsigned long long)bytes);
+        snprintf(nodes, sizeof nodes, "%llu", (unsigned long long)inodes);
+        snprintf(perm, sizeof perm, "%o", (unsigned)mode & 07777u);
+        return mount_new("tmpfs", attrs, "size", size, "nr_inodes", nodes, "mode", perm, NULL);
+}
+
+int mount_clone(int dirfd, const char *path, uint64_t attrs, int user_ns) {
+        _cleanup_close_ int fd = open_tree(dirfd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+        if (fd < 0)
+                return -errno;
+        struct mount_attr a = { .attr_set = attrs };
+        if (user_ns >= 0) {
+                a.attr_set |= MOUNT_ATTR_IDMAP;
+                a.userns_fd = (uint64_t)user_ns;
+        }
+        if (a.attr_set && mount_setattr(fd, "", AT_EMPTY_PATH, &a, sizeof a) < 0)
+                return -errno;
+        return TAKE_FD(fd);
+}
+
+int mount_attrs(int fd, uint64_t set) {
+        struct mount_attr a = { .attr_set = set };
+        return mount_setattr(fd, "", AT_EMPTY_PATH, &a, sizeof a) < 0 ? -errno : 0;
+}
+
+static int overlay_lowers(int fs, const int *lowers, size_t n) {
+        /* "lowerdir" takes at most 255 bytes here; sixteen descriptors fit. */
+        char list[256];
+        size_t at = 0;
+        for (size_t i = 0; i < n; i++) {
+                int put = snprintf(list + at, sizeof list - at, "%s/proc/self/fd/%d", i ? ":" : "", lowers[i]);
+                if (put < 0 || (size_t)put >= sizeof list - at)
+                        return -E2BIG;
+                at += (size_t)put;
+        }
+        return option(fs, "lowerdir", list);
+}
+
+int mount_overlay(const int *lowers, size_t n_lowers, int upper_dir, const char *upper, const char *work, uint64_t attrs) {
+        if (n_lowers == 0 || n_lowers > OVERLAY_LOWERS_MAX || (upper_dir < 0 && n_lowers < 2))
+                return -EINVAL;
+        _cleanup_close_ int fs = fsopen("overlay", FSOPEN_CLOEXEC);
+        if (fs < 0)
+                return -errno;
+        int r = overlay_lowers(fs, lowers, n_lowers);
+        if (r == 0 && upper_dir >= 0) {
+                char path[128];
+                snprintf(path, sizeof path, "/proc/self/fd/%d/%s", upper_dir, upper);
+                r = option(fs, "upperdir", path);
+                snprintf(path, sizeof path, "/proc/self/fd/%d/%s", upper_dir, work);
+                if (r == 0)
+                        r = option(fs, "workdir", path);
+        }
+        static const char *const fixed[][2] = { { "redirect_dir", "nofollow" }, { "index", "off" }, { "metacopy", "off" }, { "xino", "off" } };
+        for (size_t i = 0; i < ARRAY_SIZE(fixed) && r == 0; i++)
+                r = option(fs, fixed[i][0], fixed[i][1]);
+        return r < 0 ? r : finish(fs, attrs);
+}
+
+int mount_attach(int fd, int dirfd, const char *target) {
+        _cleanup_close_ int at = fs_open_beneath(dirfd, target, O_PATH, 0);
+        if (at < 0)
+                return at;
+        if (move_mount(fd, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+                return -errno;
+        return 0;
+}

@@ -1,0 +1,24 @@
+/* Detached mounts: made, mapped and attached by descriptor, so that no path is ever resolved twice and nothing shows in the
+ * host's mount table. All functions return a descriptor (CLOEXEC) or 0, or -errno. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define MOUNTS_INHERIT 0           /* attr: as the source has them */
+
+/* A fresh tmpfs; `inodes` 0 = no limit of its own. attrs: MOUNT_ATTR_*. */
+int mount_tmpfs(uint64_t bytes, uint64_t inodes, mode_t mode, uint64_t attrs);
+/* A private copy of the one mount that `path` below `dirfd` lies on, with that directory (or file) as its root. `user_ns`
+ * >= 0: id-mapped through it. */
+int mount_clone(int dirfd, const char *path, uint64_t attrs, int user_ns);
+/* Sets attributes of a mount by descriptor. */
+int mount_attrs(int fd, uint64_t set);
+/* An overlay. Lowers are directories, top first; `upper_dir` < 0: lowers only (two at least), read-only. Names `upper` and
+ * `work` are directories below upper_dir. */
+#define OVERLAY_LOWERS_MAX 16
+int mount_overlay(const int *lowers, size_t n_lowers, int upper_dir, const char *upper, const char *work, uint64_t attrs);
+/* Attaches a detached mount over the directory (or file) `target` below `dirfd`; no component of target may be a link. */
+int mount_attach(int fd, int dirfd, const char *target);
+/* A new file system by name with string options ("key", "value", ..., NULL); value "" means a flag. */
+int mount_new(const char *type, uint64_t attrs, ...) __attribute__((sentinel));

@@ -1,0 +1,165 @@
+/* Inside the spawner: what the groups of operations share. See spawner.c for how it works. */
+#pragma once
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "sandbox/cgroup.h"
+#include "sandbox/confine.h"
+#include "sandbox/layer_image.h"
+#include "sandbox/netns.h"
+#include "sandbox/network.h"
+#include "sandbox/protocol.h"
+#include "sandbox/sandbox.h"
+#include "sandbox/seat.h"
+
+#define SPAWNER_CELLS_MAX 8192
+#define SPAWNER_PROCS_MAX 32768
+#define IMAGE_ROOTS_MAX 32
+
+struct spawn;
+
+/* A descriptor in the spawner's epoll set. Embedded; freed by its owner after watch_stop. */
+struct watch { int fd; void (*fire)(struct spawn *sp, struct watch *w, uint32_t events); };
+int watch_start(struct spawn *sp, struct watch *w, int fd, uint32_t events, void (*fire)(struct spawn *, struct watch *, uint32_t));
+void watch_stop(struct spawn *sp, struct watch *w);
+
+/* Objects by handle: index and generation, so a stale handle finds nothing. */
+struct handles { void **object; uint32_t *generation; size_t n, alloc, max; };
+int handle_new(struct handles *h, void *object, uint64_t *ret);        /* -EMFILE at the maximum */
+void *handle_get(const struct handles *h, uint64_t handle);
+void handle_drop(struct handles *h, uint64_t handle);
+
+/* Why an operation failed, in the words of the spawner. */
+struct fault { const char *step; struct error error; };
+static inline int fault_set(struct fault *f, const char *step, int code) {
+        f->step = step;
+        return error_set(&f->error, code, "%s", step);
+}
+
+enum cell_state {
+        CELL_MAKING,       /* waits for layer jobs */
+        CELL_READY,        /* its first process runs */
+        CELL_ENDED,        /* its first process is dead, nobody has asked for its removal */
+        CELL_DYING,        /* being removed */
+        CELL_STATE_MAX,
+};
+
+/* One sandbox, the spawner's side. */
+struct cell {
+        uint64_t handle, ref;
+        enum cell_state state;
+        struct message *request;           /* what `spec` points into */
+        struct sandbox_spec spec;
+        bool direct;                       /* the first exec is PID 1; no init */
+        struct seat *seat;
+        struct cgroup *cgroup;
+        int init_group;                    /* its sub-group in the grouping hierarchy, or -1 */
+        struct watch oom;
+        int net_ns;
+        struct network_link link; bool linked;
+        int upper;                         /* root of the upper's file system; a detached mount */
+        int base;                          /* lowers of the "/" plane, for helpers; -1 until asked for */
+        int unmount_wd;                    /* inotify: the upper's file system is gone */
+        bool unmounted;
+        pid_t init;                        /* 0 once reaped */
+        int init_pidfd;
+        struct watch control;              /* socket to init */
+        unsigned n_procs;                  /* execs not reaped */
+        bool killing, kill_answered;
+        struct layer_job *job; struct watch job_watch;
+        size_t next_layer;                 /* layers below it are open */
+        struct sandbox_usage usage;
+        bool hit[LIMIT_KIND_MAX];
+        bool gone_wanted;
+        uint64_t started_ms;
+};
+
+/* One exec. */
+struct proc {
+        uint64_t handle;
+        struct cell *cell;
+        pid_t pid;
+        int group;                         /* its own sub-group, or -1 */
+        char group_name[16];
+        struct child_report *report;       /* shared with the child until it executes */
+};
+
+#define SPAWNER_EVENTS 32
+
+struct spawn {
+        int epoll;
+        struct epoll_event event[SPAWNER_EVENTS];      /* being handled: from next_event to n_events */
+        int next_event, n_events;
+        struct channel channel;
+        struct watch channel_watch, signal_watch, inotify_watch, timer_watch;
+        bool stopping, lost;
+        char home[4096], instance[40];
+        char *image_root[IMAGE_ROOTS_MAX]; size_t n_image_roots;
+        int home_fd;
+        uint32_t daemon_uid, daemon_gid;
+        struct handles cells, procs;
+        struct idrange_allocator *ranges;
+        struct seat *seats; unsigned n_seats;
+        struct cgroup_manager *cgroups;
+        struct netns_pool *net_pool;
+        struct network *network;
+        struct layer_images *layers;
+        int seed_ns;                       /* a mount namespace that holds one empty file system */
+        int null_file;                     /* /dev/null, open */
+        int idle_net;                      /* an empty network namespace, for helpers */
+        int host_lower[PLANE_MAX];         /* directories of the host image */
+        char fingerprint[SHA256_HEX];
+        int init_image, helper_image;      /* sealed memfds */
+        struct child_report *reports;      /* shared memory, one slot a proc */
+};
+
+/* ---- spawner.c ---- */
+int spawner_send(struct spawn *sp, uint32_t type, uint64_t ref, uint64_t handle, const struct buf *body, const int *fds, size_t n_fds);
+void spawner_send_failed(struct spawn *sp, uint64_t ref, uint64_t handle, const struct fault *f);
+int timer_arm(struct spawn *sp, uint64_t ms);      /* wakes cells_tick */
+
+/* ---- spawner_sandbox.c ---- */
+int op_create(struct spawn *sp, struct message *m, struct fault *f);
+int op_destroy(struct spawn *sp, struct message *m, struct fault *f);
+int op_kill_all(struct spawn *sp, struct message *m, struct fault *f);
+void cell_end(struct spawn *sp, struct cell *c);               /* removes it; EV_GONE when that is confirmed */
+void cell_advance(struct spawn *sp, struct cell *c);           /* something it waits for has happened; may free it */
+void cell_limit(struct spawn *sp, struct cell *c, enum limit_kind kind);
+bool cell_reaped(struct spawn *sp, pid_t pid, int status);     /* was it some cell's init? */
+void cell_unmounted(struct spawn *sp, int wd);
+bool cells_tick(struct spawn *sp);                             /* true: call again in 100 ms */
+void cells_end_all(struct spawn *sp);
+
+/* ---- cell.c: making and unmaking its parts ---- */
+int cell_parse(struct spawn *sp, struct cell *c, struct message *m, struct fault *f);
+int cell_take_seat(struct spawn *sp, struct cell *c, struct fault *f);
+int cell_build(struct spawn *sp, struct cell *c, struct fault *f);
+void cell_sample_disk(struct cell *c);
+void cell_read_facts(struct cell *c);
+/* A detached, read-only view of "/" without what was written. */
+int cell_base(struct spawn *sp, struct cell *c);
+void cell_drop_upper(struct spawn *sp, struct cell *c);
+void cell_free(struct spawn *sp, struct cell *c);
+
+/* ---- spawner_exec.c ---- */
+struct exec_request {                      /* exec_spec as it came, checked */
+        const char **argv, **env;          /* owned arrays */
+        const char *cwd;
+        uint32_t uid, gid;
+        bool helper;
+        struct exec_fd fds[MESSAGE_FDS_MAX]; size_t n_fds;     /* 0, 1 and 2 are always there */
+};
+int exec_parse(struct message *m, struct exec_request *x);
+void exec_request_release(struct exec_request *x);
+int op_exec(struct spawn *sp, struct message *m, struct fault *f);
+int op_exec_kill(struct spawn *sp, struct message *m, struct fault *f);
+int op_exec_signal(struct spawn *sp, struct message *m, struct fault *f);
+int proc_new(struct spawn *sp, struct cell *c, struct proc **ret);
+bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *ru);
+void proc_free(struct spawn *sp, struct proc *p);
+
+/* ---- spawner_layer.c ---- */
+int op_layer(struct spawn *sp, struct message *m, struct fault *f);

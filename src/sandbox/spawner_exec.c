@@ -1,0 +1,190 @@
+/* Operations on execs: start, kill, reap. */
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "sandbox/child.h"
+#include "sandbox/mounts.h"
+#include "sandbox/seccomp.h"
+
+#define ARGV_MAX 65536
+#define ENV_MAX 16384
+#define FD_TARGET_MAX 255
+
+void exec_request_release(struct exec_request *x) {
+        free(x->argv);
+        free(x->env);
+        x->argv = x->env = NULL;
+}
+
+int exec_parse(struct message *m, struct exec_request *x) {
+        struct wire *w = &m->wire;
+        *x = (struct exec_request){ 0 };
+        wire_get_strv(w, ARGV_MAX, &x->argv);
+        wire_get_strv(w, ENV_MAX, &x->env);
+        x->cwd = wire_get_str(w);
+        x->uid = wire_get_u32(w);
+        x->gid = wire_get_u32(w);
+        x->helper = wire_get_u32(w) != 0;
+        uint32_t n = wire_get_u32(w);
+        bool taken[FD_TARGET_MAX + 1] = { false };
+        if (n < 3 || n > MESSAGE_FDS_MAX - 2)
+                w->bad = true;
+        for (uint32_t i = 0; i < n && !w->bad; i++) {
+                uint32_t target = wire_get_u32(w), fd = wire_get_u32(w);
+                if (w->bad || target > FD_TARGET_MAX || taken[target] || (i < 3) != (target < 3) || (i >= 3 && x->helper && target < HELPER_FIRST_FREE_FD)) {
+                        w->bad = true;
+                        break;
+                }
+                taken[target] = true;
+                x->fds[x->n_fds++] = (struct exec_fd){ fd == UINT32_MAX ? -1 : message_fd(m, fd), (int)target };
+        }
+        if (!w->bad && x->argv && x->argv[0] && x->argv[0][0] && x->uid < IDRANGE_SIZE && x->gid < IDRANGE_SIZE && (!x->cwd || x->cwd[0] == '/'))
+                return 0;
+        exec_request_release(x);
+        return w->bad ? -EBADMSG : -EINVAL;
+}
+
+/* ---- table ---- */
+
+int proc_new(struct spawn *sp, struct cell *c, struct proc **ret) {
+        struct proc *p = calloc(1, sizeof *p);
+        if (!p)
+                return -ENOMEM;
+        int r = handle_new(&sp->procs, p, &p->handle);
+        if (r < 0) {
+                free(p);
+                return r;
+        }
+        p->cell = c;
+        p->group = -1;
+        p->report = &sp->reports[(uint32_t)p->handle - 1u];
+        *p->report = (struct child_report){ 0 };
+        c->n_procs++;
+        *ret = p;
+        return 0;
+}
+
+void proc_free(struct spawn *sp, struct proc *p) {
+        if (p->group >= 0) {
+                fd_close(p->group);
+                if (p->cell->cgroup)
+                        cgroup_sub_remove(p->cell->cgroup, p->group_name);     /* stays while something is left in it */
+        }
+        p->cell->n_procs--;
+        handle_drop(&sp->procs, p->handle);
+        free(p);
+}
+
+static void send_exited(struct spawn *sp, struct proc *p, const char *step, int code, int status, const struct rusage *ru) {
+        _cleanup_buf_ struct buf b = BUF_INIT(4096);
+        wire_put_u32(&b, code == 0);
+        wire_put_str(&b, step ? step : "");
+        wire_put_u32(&b, (uint32_t)code);
+        wire_put_u32(&b, (uint32_t)status);
+        wire_put(&b, ru, sizeof *ru);
+        spawner_send(sp, EV_EXITED, 0, p->handle, &b, NULL, 0);
+}
+
+bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *ru) {
+        for (size_t i = 0; i < sp->procs.alloc; i++) {
+                struct proc *p = sp->procs.object[i];
+                if (!p || p->pid != pid)
+                        continue;
+                struct cell *c = p->cell;
+                send_exited(sp, p, p->report->step, p->report->code, status, ru);
+                proc_free(sp, p);
+                cell_advance(sp, c);
+                return true;
+        }
+        return false;
+}
+
+/* ---- start ---- */
+
+/* Lowers of the "/" plane as one read-only mount, made on first use and kept. */
+static int base_view(struct spawn *sp, struct cell *c) {
+        if (c->base < 0)
+                c->base = cell_base(sp, c);
+        return c->base;
+}
+
+static void make_exec_group(struct cell *c, struct proc *p) {
+        if (!c->cgroup)
+                return;
+        snprintf(p->group_name, sizeof p->group_name, "x%u", (uint32_t)p->handle);
+        int fd;
+        if (cgroup_sub_make(c->cgroup, p->group_name, &fd) == 0)
+                p->group = fd;
+}
+
+static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_request *x, struct fault *f) {
+        bool capped;
+        struct child_join j = {
+                .init_pidfd = c->init_pidfd, .helper = x->helper, .net_ns = sp->idle_net, .base = -1, .report = p->report,
+                .exec = {
+                        .x = x, .program = x->helper ? sp->helper_image : -1, .user_ns = c->seat->user_ns, .null_fd = sp->null_file,
+                        .filter = seccomp_program(SECCOMP_STANDARD), .cgroup = c->cgroup, .group = p->group,
+                },
+        };
+        confine_plan_init(c->spec.profile, x->helper, c->spec.limits.open_files, &j.exec.confine, &capped);
+        if (x->helper) {
+                j.base = base_view(sp, c);
+                if (j.base < 0)
+                        return fault_set(f, "attach the base view", j.base);
+        }
+        int r = child_join(&j, &p->pid);
+        return r < 0 ? fault_set(f, p->report->step ? p->report->step : "clone", r) : 0;
+}
+
+int op_exec(struct spawn *sp, struct message *m, struct fault *f) {
+        struct cell *c = handle_get(&sp->cells, m->handle);
+        if (!c)
+                return fault_set(f, "find the sandbox", -ENOENT);
+        if (c->state != CELL_READY || c->direct || c->killing)
+                return fault_set(f, "exec in a sandbox that has ended", -ESHUTDOWN);
+        struct exec_request x;
+        int r = exec_parse(m, &x);
+        if (r < 0)
+                return fault_set(f, "check the exec", r);
+        struct proc *p;
+        r = proc_new(sp, c, &p);
+        if (r < 0)
+                fault_set(f, "make the exec", r);
+        else {
+                make_exec_group(c, p);
+                r = start(sp, c, p, &x, f);
+                if (r < 0)
+                        proc_free(sp, p);
+                else
+                        spawner_send(sp, EV_STARTED, m->ref, p->handle, NULL, NULL, 0);
+        }
+        exec_request_release(&x);
+        timer_arm(sp, 100);
+        return r;
+}
+
+int op_exec_kill(struct spawn *sp, struct message *m, struct fault *f) {
+        struct proc *p = handle_get(&sp->procs, m->handle);
+        if (!p)
+                return 0;      /* it has ended meanwhile: the event is on its way */
+        struct cell *c = p->cell;
+        if (p->group >= 0 && cgroup_sub_kill(p->group) == 0)
+                return 0;
+        /* Without a group of its own what it started cannot be told from what others did: all go. PID 1 takes all along. */
+        kill(p->pid, SIGKILL);
+        if (c->control.fd >= 0 && write(c->control.fd, "K", 1) != 1)
+                return fault_set(f, "kill the exec", -EPIPE);
+        return 0;
+}
+
+int op_exec_signal(struct spawn *sp, struct message *m, struct fault *f) {
+        uint32_t sig = wire_get_u32(&m->wire);
+        if (m->wire.bad || sig < 1 || sig > 64)
+                return fault_set(f, "signal", -EINVAL);
+        struct proc *p = handle_get(&sp->procs, m->handle);
+        if (p && p->pid > 0)
+                kill(p->pid, (int)sig);    /* not reaped, so the number is still its own */
+        return 0;
+}

@@ -1,0 +1,354 @@
+/* Operations on sandboxes: create, kill all, destroy; and the way to "gone".
+ *
+ *     MAKING ──(layer jobs)──> READY ──init dies──> ENDED ──destroy──> DYING ──> freed, EV_GONE
+ *        └─────fault──────────────────────────────────────────────────^
+ *
+ * A sandbox is gone when: init and every exec are reaped (the kernel has then killed all of the PID namespace), the kernel has
+ * said that a file system which only its mount namespace held is unmounted, its link is away, and its cgroups could be
+ * removed. cell_advance looks at these in order and does what is next; every event about the sandbox calls it. */
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "base/clock.h"
+#include "sandbox/child.h"
+
+static void send_gone(struct spawn *sp, struct cell *c) {
+        _cleanup_buf_ struct buf b = BUF_INIT(1024);
+        wire_put(&b, &c->usage, sizeof c->usage);
+        wire_put(&b, c->hit, sizeof c->hit);
+        spawner_send(sp, EV_GONE, c->ref, c->handle, &b, NULL, 0);
+}
+
+/* ---- events of a ready one ---- */
+
+static void on_control(struct spawn *sp, struct watch *w, uint32_t events) {
+        struct cell *c = container_of(w, struct cell, control);
+        char said;
+        ssize_t n = recv(w->fd, &said, 1, MSG_DONTWAIT);
+        if (n == 1 && said == 'k') {
+                c->kill_answered = true;
+                cell_advance(sp, c);
+        } else if (n == 0)
+                watch_stop(sp, w);     /* init is dying; its status follows */
+}
+
+static void on_oom(struct spawn *sp, struct watch *w, uint32_t events) {
+        struct cell *c = container_of(w, struct cell, oom);
+        struct cgroup_events ev;
+        cgroup_oom_clear(c->cgroup);
+        cgroup_read_events(c->cgroup, &ev);
+        if (ev.oom_kill > 0)
+                cell_limit(sp, c, LIMIT_MEMORY);
+}
+
+void cell_limit(struct spawn *sp, struct cell *c, enum limit_kind kind) {
+        if (c->hit[kind])
+                return;
+        c->hit[kind] = true;
+        _cleanup_buf_ struct buf b = BUF_INIT(16);
+        wire_put_u32(&b, kind);
+        spawner_send(sp, EV_LIMIT, 0, c->handle, &b, NULL, 0);
+        /* The kernel killed one process of many: what is left of the run means nothing. Init stays, so that the facts can be
+         * read and helpers run. */
+        if (kind == LIMIT_MEMORY && c->state == CELL_READY) {
+                if (c->control.fd < 0 || write(c->control.fd, "K", 1) != 1)
+                        cgroup_kill(c->cgroup);
+        }
+}
+
+static void watch_ready(struct spawn *sp, struct cell *c) {
+        if (c->control.fd >= 0)
+                watch_start(sp, &c->control, c->control.fd, EPOLLIN, on_control);
+        uint32_t events = 0;
+        int fd = c->cgroup ? cgroup_oom_fd(c->cgroup, &events) : -1;
+        if (fd >= 0)
+                watch_start(sp, &c->oom, fd, events, on_oom);
+}
+
+/* ---- create ---- */
+
+static void cell_failed(struct spawn *sp, struct cell *c, const struct fault *f) {
+        spawner_send_failed(sp, c->ref, c->handle, f);
+        c->gone_wanted = true;
+        cell_end(sp, c);
+}
+
+static void cell_continue(struct spawn *sp, struct cell *c);
+
+static void on_job(struct spawn *sp, struct watch *w, uint32_t events) {
+        struct cell *c = container_of(w, struct cell, job_watch);
+        struct fault f = { 0 };
+        watch_stop(sp, w);
+        int fd = -1, r = layer_job_finish(TAKE_PTR(c->job), &fd, &f.error);
+        if (fd >= 0)
+                c->upper = fd;
+        if (c->state == CELL_DYING) {
+                cell_advance(sp, c);
+                return;
+        }
+        if (r < 0) {
+                f.step = c->upper < 0 && c->spec.upper != UPPER_TMPFS ? "make the upper's image" : "open a layer";
+                cell_failed(sp, c, &f);
+                return;
+        }
+        cell_continue(sp, c);
+}
+
+/* 1: a job runs, on_job goes on; 0: nothing to wait for. */
+static int start_job(struct spawn *sp, struct cell *c, struct fault *f) {
+        const struct sandbox_spec *s = &c->spec;
+        int r = 0;
+        if (s->upper == UPPER_TMPFS && !(s->layers && s->layers[0]))
+                return 0;
+        if (!sp->layers)
+                return fault_set(f, "open the store of layers", -ENOENT);
+        if (s->upper != UPPER_TMPFS && c->upper < 0) {
+                const struct layer_upper_spec u = {
+                        .id = s->upper_layer, .bytes = s->limits.disk_bytes, .inodes = s->limits.inodes, .range_base = c->seat->base,
+                };
+                r = layer_image_make(sp->layers, &u, &c->job);
+        } else {
+                while (s->layers && s->layers[c->next_layer] && layer_image_is_open(sp->layers, s->layers[c->next_layer]))
+                        c->next_layer++;
+                if (!s->layers || !s->layers[c->next_layer])
+                        return 0;
+                r = layer_image_open(sp->layers, s->layers[c->next_layer++], &c->job);
+        }
+        if (r == 0)
+                r = watch_start(sp, &c->job_watch, layer_job_fd(c->job), EPOLLIN, on_job);
+        return r < 0 ? fault_set(f, "start a layer job", r) : 1;
+}
+
+static int direct_proc(struct spawn *sp, struct cell *c, struct fault *f) {
+        struct proc *p;
+        int r = proc_new(sp, c, &p);
+        if (r < 0)
+                return fault_set(f, "make the exec", r);
+        p->pid = c->init;
+        spawner_send(sp, EV_STARTED, c->ref, p->handle, NULL, NULL, 0);
+        return 0;
+}
+
+static void cell_continue(struct spawn *sp, struct cell *c) {
+        struct fault f = { 0 };
+        int r = start_job(sp, c, &f);
+        if (r > 0)
+                return;
+        if (r == 0)
+                r = cell_build(sp, c, &f);
+        if (r < 0) {
+                cell_failed(sp, c, &f);
+                return;
+        }
+        c->state = CELL_READY;
+        watch_ready(sp, c);
+        spawner_send(sp, EV_CREATED, c->ref, c->handle, NULL, NULL, 0);
+        if (c->direct)
+                r = direct_proc(sp, c, &f);
+        if (r < 0)
+                cell_failed(sp, c, &f);
+        else
+                timer_arm(sp, 100);
+}
+
+int op_create(struct spawn *sp, struct message *m, struct fault *f) {
+        if (sp->stopping)
+                return fault_set(f, "create while stopping", -ESHUTDOWN);
+        struct cell *c = calloc(1, sizeof *c);
+        if (!c)
+                return fault_set(f, "create", -ENOMEM);
+        c->ref = m->ref;
+        c->init_group = c->net_ns = c->upper = c->base = c->unmount_wd = c->init_pidfd = c->control.fd = c->oom.fd = -1;
+        c->usage = (struct sandbox_usage){ -1, -1, -1, -1, -1 };
+        c->started_ms = now_ms();
+        int r = cell_parse(sp, c, m, f);
+        if (r == 0) {
+                r = handle_new(&sp->cells, c, &c->handle);
+                if (r < 0)
+                        fault_set(f, "create", r);
+        }
+        if (r < 0) {
+                cell_free(sp, c);
+                return r;
+        }
+        /* What the specification points into, and its descriptors, stay until it is built. */
+        c->request = malloc(sizeof *m);
+        if (c->request) {
+                *c->request = *m;
+                m->body = NULL;
+                m->n_fds = 0;
+                r = cell_take_seat(sp, c, f);
+        } else
+                r = fault_set(f, "create", -ENOMEM);
+        if (r < 0)
+                cell_failed(sp, c, f);
+        else
+                cell_continue(sp, c);
+        return 0;
+}
+
+/* ---- end ---- */
+
+bool cell_reaped(struct spawn *sp, pid_t pid, int status) {
+        for (size_t i = 0; i < sp->cells.alloc; i++) {
+                struct cell *c = sp->cells.object[i];
+                if (!c || c->init != pid)
+                        continue;
+                c->init = 0;
+                cell_read_facts(c);
+                cell_drop_upper(sp, c);
+                if (c->state == CELL_READY)
+                        c->state = CELL_ENDED;
+                if (!c->direct)
+                        cell_advance(sp, c);   /* else its exec is reaped next */
+                return true;
+        }
+        return false;
+}
+
+void cell_unmounted(struct spawn *sp, int wd) {
+        for (size_t i = 0; i < sp->cells.alloc; i++) {
+                struct cell *c = sp->cells.object[i];
+                if (c && c->unmount_wd == wd) {
+                        c->unmounted = true;
+                        c->unmount_wd = -1;
+                        cell_advance(sp, c);
+                        return;
+                }
+        }
+}
+
+void cell_end(struct spawn *sp, struct cell *c) {
+        if (c->state == CELL_DYING)
+                return;
+        if (c->state == CELL_READY)
+                cell_read_facts(c);
+        c->state = CELL_DYING;
+        if (c->init > 0)
+                syscall(SYS_pidfd_send_signal, c->init_pidfd, SIGKILL, NULL, 0);
+        /* Helpers live outside the PID namespace. */
+        for (size_t i = 0; i < sp->procs.alloc; i++) {
+                struct proc *p = sp->procs.object[i];
+                if (p && p->cell == c && p->pid > 0)
+                        kill(p->pid, SIGKILL);
+        }
+        cell_advance(sp, c);
+}
+
+/* Every process is reaped: is the rest away too? */
+static bool cell_cleared(struct spawn *sp, struct cell *c) {
+        cell_drop_upper(sp, c);
+        c->init_pidfd = fd_close(c->init_pidfd);
+        c->net_ns = fd_close(c->net_ns);
+        if (c->unmount_wd >= 0 && !c->unmounted)
+                return false;
+        if (c->linked) {
+                if (network_detach(sp->network, &c->link) < 0)
+                        return false;
+                c->linked = false;
+        }
+        if (c->cgroup) {
+                if (c->oom.fd >= 0)
+                        watch_stop(sp, &c->oom);
+                c->oom.fd = -1;
+                c->init_group = fd_close(c->init_group);
+                if (cgroup_destroy(c->cgroup) < 0)
+                        return false;
+                c->cgroup = NULL;
+        }
+        return true;
+}
+
+static void finish_kill(struct spawn *sp, struct cell *c) {
+        if (!c->kill_answered || c->n_procs > 0)
+                return;
+        c->killing = false;
+        spawner_send(sp, EV_KILLED, 0, c->handle, NULL, NULL, 0);
+}
+
+void cell_advance(struct spawn *sp, struct cell *c) {
+        if (c->killing && (c->state == CELL_READY || c->init == 0))
+                finish_kill(sp, c);
+        if (c->state == CELL_READY || c->state == CELL_MAKING || c->init > 0 || c->n_procs > 0 || c->job)
+                return;
+        if (c->killing) {
+                c->kill_answered = true;
+                finish_kill(sp, c);
+        }
+        if (!cell_cleared(sp, c)) {
+                timer_arm(sp, 5);
+                return;
+        }
+        if (c->state == CELL_DYING && c->gone_wanted) {
+                send_gone(sp, c);
+                handle_drop(&sp->cells, c->handle);
+                cell_free(sp, c);
+        }
+}
+
+int op_destroy(struct spawn *sp, struct message *m, struct fault *f) {
+        struct cell *c = handle_get(&sp->cells, m->handle);
+        if (!c)
+                return 0;      /* it failed meanwhile: the event is on its way */
+        c->gone_wanted = true;
+        if (c->state == CELL_DYING)
+                cell_advance(sp, c);
+        else
+                cell_end(sp, c);
+        return 0;
+}
+
+int op_kill_all(struct spawn *sp, struct message *m, struct fault *f) {
+        struct cell *c = handle_get(&sp->cells, m->handle);
+        if (!c)
+                return fault_set(f, "find the sandbox", -ENOENT);
+        if (c->state != CELL_READY || c->direct || c->killing) {
+                c->killing = true;
+                if (c->state == CELL_READY && c->direct && c->init > 0)
+                        kill(c->init, SIGKILL);
+                else if (c->init == 0)
+                        cell_advance(sp, c);
+                return 0;
+        }
+        c->killing = true;
+        c->kill_answered = false;
+        if (write(c->control.fd, "K", 1) != 1)
+                return fault_set(f, "ask init", -errno);
+        return 0;
+}
+
+/* ---- time ---- */
+
+bool cells_tick(struct spawn *sp) {
+        bool again = false;
+        for (size_t i = 0; i < sp->cells.alloc; i++) {
+                struct cell *c = sp->cells.object[i];
+                if (!c)
+                        continue;
+                if (c->state == CELL_READY && c->init > 0) {
+                        bool before = c->hit[LIMIT_DISK];
+                        cell_sample_disk(c);
+                        if (c->hit[LIMIT_DISK] && !before) {
+                                c->hit[LIMIT_DISK] = false;
+                                cell_limit(sp, c, LIMIT_DISK);
+                        }
+                        again |= c->n_procs > 0;
+                } else
+                        cell_advance(sp, c);
+        }
+        return again;
+}
+
+void cells_end_all(struct spawn *sp) {
+        for (size_t i = 0; i < sp->cells.alloc; i++) {
+                struct cell *c = sp->cells.object[i];
+                if (c) {
+                        c->gone_wanted = true;
+                        cell_end(sp, c);
+                }
+        }
+}
