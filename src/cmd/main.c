@@ -12,6 +12,7 @@ struct verb {
 
 static const struct verb verbs[] = {
         { "config", cmd_config, "show the settings in effect" },
+        { "spawner", cmd_spawner, NULL },
 };
 
 static int usage(FILE *to, int status) {

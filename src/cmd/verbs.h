@@ -4,3 +4,4 @@
 #define EXIT_USAGE 64
 
 int cmd_config(int argc, char **argv);
+int cmd_spawner(int argc, char **argv);

@@ -33,7 +33,6 @@ static int empty_dir(int dir, int top, unsigned depth, unsigned *serial) {
                         r = renameat(dirfd(d), de->d_name, top, name) < 0 ? -errno : 0;
                         continue;
                 }
-                fchmodat(dirfd(d), de->d_name, 0700, 0);
                 int below = openat(dirfd(d), de->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
                 r = below < 0 ? -errno : empty_dir(below, top, depth + 1, serial);
                 if (r == 0 && unlinkat(dirfd(d), de->d_name, AT_REMOVEDIR) < 0)

@@ -141,12 +141,11 @@ int client_send(struct spawner *sp, uint32_t type, uint64_t ref, uint64_t handle
 
 /* ---- start ---- */
 
-NORETURN static void child(int socket) {
+NORETURN static void child(int socket, const char *path) {
         /* Descriptor 3 is the socket; the environment stays behind, but for what tests force. */
         char force[512];
         const char *missing = getenv("BRIG_FORCE_MISSING");
         snprintf(force, sizeof force, "BRIG_FORCE_MISSING=%s", missing ? missing : "");
-        const char *path = getenv("BRIG_SPAWNER");
         char *const argv[] = { (char *)"brig", (char *)"spawner", NULL };
         char *const env[] = { (char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", missing ? force : NULL, NULL };
         if (socket == 3 ? fcntl(3, F_SETFD, 0) < 0 : dup2(socket, 3) < 0)
@@ -204,7 +203,7 @@ int spawner_start(uv_loop_t *loop, const struct spawner_config *cfg, struct spaw
         struct clone_args args = { .flags = CLONE_NEWPID | CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)&sp->pidfd, .exit_signal = SIGCHLD };
         sp->pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
         if (sp->pid == 0)
-                child(pair[1]);
+                child(pair[1], cfg->program);
         int r = sp->pid < 0 ? error_set(e, -errno, "clone the spawner") : 0;
         close(pair[1]);
         channel_init(&sp->channel, pair[0]);

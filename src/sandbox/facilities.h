@@ -25,8 +25,7 @@ enum facility {
         FACILITY_MOUNT_API,         /* fsopen, fsmount, open_tree, move_mount, mount_setattr */
         FACILITY_IDMAP_MOUNT,       /* id-mapped mounts of the file system that holds / */
         FACILITY_OVERLAY_IDMAP,     /* overlay over an id-mapped lower */
-        FACILITY_LOWERDIR_PLUS,     /* fsconfig("lowerdir+"): lowers by descriptor, no limit of one page */
-        FACILITY_MOVE_MOUNT_BENEATH,
+        FACILITY_LOWERDIR_PLUS,     /* fsconfig("lowerdir+"): no limit of one page; value: 1 by path, 2 also by descriptor */
         FACILITY_PROC_PIDNS,        /* procfs option pidns= */
         FACILITY_LOOP,              /* loop devices */
         FACILITY_SECCOMP,

@@ -160,7 +160,7 @@ static int send_now(int fd, const struct iovec *iov, size_t n_iov, const int *fd
         if (n_fds > 0) {
                 msg.msg_control = control.space;
                 msg.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
-                struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+                struct cmsghdr *c = &control.align;
                 c->cmsg_level = SOL_SOCKET;
                 c->cmsg_type = SCM_RIGHTS;
                 c->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);

@@ -114,6 +114,9 @@ struct sandbox_callbacks {
         void (*gone)(struct sandbox *s, const struct sandbox_end *end, void *user);
 };
 
+struct exec_spec;
+struct exec_end;
+
 int sandbox_create(struct spawner *sp, const struct sandbox_spec *spec, const struct sandbox_callbacks *cb, void *user,
                    struct sandbox **ret, struct error *e);
 /* A sandbox for one command: `first` is its PID 1, there is no init and no further exec; cheaper by a process. When it ends,
@@ -124,7 +127,7 @@ int sandbox_create_direct(struct spawner *sp, const struct sandbox_spec *spec, c
 /* Kills everything and removes everything; idempotent, at any moment. */
 void sandbox_destroy(struct sandbox *s);
 /* Kills every process but the init, and waits until they are gone: `done` runs when only the init is left. */
-int sandbox_kill_all(struct sandbox *s, void (*done)(struct sandbox *s, void *user));
+int sandbox_kill_all(struct sandbox *s, void (*done)(struct sandbox *s, void *user), void *user);
 
 /* ---- processes in it ------------------------------------------------------------------------------------------ */
 
@@ -175,7 +178,8 @@ struct spawner_config {
         const char *const *image_roots;      /* directories below which directory images may lie; NULL-terminated, may be NULL */
         uint32_t id_base;                    /* BRIG_ID_BASE: first host id of the ranges (a multiple of 65,536) */
         uint32_t daemon_uid, daemon_gid;     /* what the daemon becomes; the socket's other end is this user */
-        const char *instance;                /* instance id: everything made on the machine carries it */
+        const char *instance;                /* instance id ([0-9a-z]{1,32}): everything made on the machine carries it */
+        const char *program;                 /* the brig program; NULL = this one */
 };
 
 /* Starts the spawner process. Call as root, before threads and before dropping privileges. */

@@ -261,7 +261,7 @@ static int open_images(struct spawn *sp, struct error *e) {
 }
 
 static int start(struct spawn *sp, int socket, struct error *e) {
-        uint32_t id_base;
+        uint32_t id_base = 0;
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         prctl(PR_SET_NAME, "brig-spawner", 0, 0, 0);
         struct rlimit files = { 1 << 20, 1 << 20 };

@@ -1,0 +1,51 @@
+/* A spawner on a loop, and sandboxes and execs run to their end: what the tests of this layer share. Needs root. */
+#pragma once
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "sandbox/capture.h"
+#include "sandbox/sandbox.h"
+
+struct fixture {
+        uv_loop_t loop;
+        struct spawner *spawner;
+        char home[64];
+        bool stopped, lost;
+};
+int fixture_setup(void **state);
+int fixture_teardown(void **state);
+
+struct box {                       /* one sandbox under test */
+        struct fixture *f;
+        struct sandbox *sandbox;
+        bool ready, failed, gone, killed;
+        char step[128];
+        struct error error;
+        struct sandbox_end end;
+        bool limit[LIMIT_KIND_MAX];
+};
+struct run {                       /* one exec under test */
+        struct sandbox_exec *exec;
+        struct output_capture out, err;
+        bool exited;
+        struct exec_end end;
+};
+
+extern const struct sandbox_callbacks box_callbacks;
+struct sandbox_spec box_spec(void);
+/* Runs the loop until *flag; fails the test after 30 s. */
+void fixture_until(struct fixture *f, const bool *flag);
+void box_create(struct fixture *f, struct box *b, const struct sandbox_spec *spec);     /* waits for ready */
+void box_destroy(struct box *b);                                                        /* waits for gone */
+struct exec_spec run_spec(struct run *r, const char *const *argv);
+void run_start(struct box *b, struct run *r, const struct exec_spec *spec);
+void run_wait(struct box *b, struct run *r);
+void run_sh(struct box *b, struct run *r, const char *script);                          /* start and wait */
+void run_release(struct run *r);
+/* Output as text, without the final newline. Freed by the next call. */
+const char *run_out(struct run *r);
+const char *run_err(struct run *r);
