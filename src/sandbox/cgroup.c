@@ -6,7 +6,8 @@
 #include "sandbox/cgroup_backend.h"
 #include "sandbox/facilities.h"
 
-#define SWEEP_MS 2000          /* for one left-over tree */
+#define SWEEP_MS 100           /* for one left-over tree, each round */
+#define SWEEP_ROUNDS 20
 #define WALK_DEPTH 8
 
 static const char *const kind_names[] = { "none", "hybrid", "v2" };
@@ -306,8 +307,13 @@ static int sweep_parent(const char *path, struct error *e) {
                 _cleanup_close_ int set = openat(parent, de->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
                 if (set < 0)
                         continue;
-                cg_kill_tree(set, true);
-                r = cg_remove_tree(parent, de->d_name, now_ns() + SWEEP_MS * NS_PER_MS);
+                /* Again while it is busy: a child of the dead spawner may have joined after the first kill. */
+                for (int round = 0; round < SWEEP_ROUNDS; round++) {
+                        cg_kill_tree(set, true);
+                        r = cg_remove_tree(parent, de->d_name, now_ns() + SWEEP_MS * NS_PER_MS);
+                        if (r != -EBUSY)
+                                break;
+                }
                 if (r < 0)
                         error_set(e, r, "remove the left-over cgroup %s/%s", path, de->d_name);
                 n++;

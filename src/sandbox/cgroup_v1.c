@@ -133,15 +133,25 @@ static void hybrid_oom_clear(struct cgroup *c) {
                 c->oom_seen += n;
 }
 
+/* Room that a set at its limit may still show: charges come in batches of 64 pages. */
+#define LIMIT_SLACK (512 * 1024)
+
+/* failcnt would say it, but some kernels (6.18 here) no longer count it. */
+static bool limit_was_reached(struct cgroup *c) {
+        if (c->limits.memory_bytes == 0)
+                return false;
+        int64_t peak = cg_read_number(c->m->dir[CG_MEMORY], c->name, "memory.max_usage_in_bytes", NULL);
+        return peak < 0 || (uint64_t)peak + LIMIT_SLACK >= c->limits.memory_bytes + c->limits.tmpfs_bytes;
+}
+
 /* The kernel notifies all groups below the one whose limit was reached, and counts in a victim's group also kills for the
- * whole machine. It was this set's own limit if it was notified, reached its limit and lost a process. */
+ * whole machine. It was this set's own limit if it was notified, lost a process and had reached its limit. */
 static void hybrid_events(struct cgroup *c, struct cgroup_events *ret) {
         hybrid_oom_clear(c);
         int64_t killed = cg_read_number(c->m->dir[CG_MEMORY], c->name, "memory.oom_control", "oom_kill");
-        int64_t failed = cg_read_number(c->m->dir[CG_MEMORY], c->name, "memory.failcnt", NULL);
         bool notified = c->oom_fd < 0 || c->oom_seen > 0;
         ret->oom_kill = killed;
-        ret->oom = killed < 0 ? -1 : notified && failed != 0 ? killed : 0;
+        ret->oom = killed <= 0 ? killed : notified && limit_was_reached(c) ? killed : 0;
         ret->pids_max = cg_read_number(c->m->dir[CG_PIDS], c->name, "pids.events", "max");
 }
 
