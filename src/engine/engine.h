@@ -15,10 +15,19 @@ STRING_TABLE_DECLARE(task_status);     /* the wire's: "pending"... */
 
 struct score_defaults;     /* score/request.h */
 
+/* Takes the home's lock, starts the spawner, drops every privilege for good, opens the ledger and recovers what the last
+ * daemon left. Must be called as root and before the process has threads. `cfg` (checked) must outlive the engine. */
 int engine_start(uv_loop_t *loop, const struct engine_config *cfg, struct engine **ret, struct error *e);
-/* Refuses new work, cancels nothing that runs for `grace_ms`, then kills; `done` when nothing is owned. */
+/* `fatal` runs once when the engine cannot go on: the spawner died (what ran has been recorded as interrupted by then), or the
+ * ledger cannot be written. The process must end, without a drain, and not with status 0. */
+void engine_on_fatal(struct engine *en, void (*fatal)(const char *why, void *user), void *user);
+/* Refuses new work (-ESHUTDOWN), cancels nothing that runs for `grace_ms`; what still runs then is stopped and runs again after
+ * the next start. `done` when no sandbox is left and all is on disk. */
 void engine_drain(struct engine *en, uint64_t grace_ms, void (*done)(void *user), void *user);
-void engine_free(struct engine *en);
+void engine_free(struct engine *en);       /* after a drain, or a fatal end; the loop must run once more to free the handles */
+
+struct engine_stats { size_t queued, running; bool draining, disk_low; };
+void engine_stats(struct engine *en, struct engine_stats *ret);
 
 /* What requests get where they say nothing: the operator's settings. Constant for the life of the engine. */
 const struct score_defaults *engine_defaults(const struct engine *en);

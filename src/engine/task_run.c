@@ -114,8 +114,6 @@ static void deleted(int r, void *user) {
         struct tasks *ts = t->ts;
         if (r < 0 && r != -ENOENT)
                 log_event(LOG_ERROR, "task.delete_failed", "task", t->id, "error", strerrordesc_np(-r), NULL);
-        else
-                log_event(LOG_INFO, "task.deleted", "task", t->id, NULL);
         tasks_recent_forget(ts, t->id);
         task_notify(t, -ENOENT);
         for (struct removal_call *c = t->removals, *next; c; c = next) {

@@ -179,12 +179,16 @@ void tasks_free(struct tasks *ts) {
 
 /* ---- drain ----------------------------------------------------------------------------------------------------------------- */
 
+/* Who still waits for a queued task hears that it has not ended. */
+static void tell_waits(struct map_node *n, void *user) { task_notify(container_of(n, struct task, node), -ETIME); }
+
 void tasks_check_drained(struct tasks *ts) {
         if (!ts->drained || ts->busy > 0 || ts->admitting > 0 || ts->keeping)
                 return;
         void (*done)(void *) = ts->drained;
         ts->drained = NULL;
         uv_timer_stop(&ts->grace);
+        map_each(&ts->map, tell_waits, NULL);
         done(ts->drained_user);
 }
 
@@ -276,7 +280,6 @@ static void accept_task(struct submission *s) {
         char id[37];
         memcpy(id, t->id, sizeof id);
         ASSERT(map_add(&ts->map, &t->node) == 0);
-        log_event(LOG_INFO, "task.accepted", "task", t->id, "tenant", s->tenant, NULL);
         int r = queue_push(ts->queue, t->id, s->tenant, s->priority);
         if (r < 0)
                 task_fault(t, "internal", "no memory to queue the task");

@@ -1,0 +1,293 @@
+/* What `brig serve` is without HTTP: the order in which things start, who is told when something dies, and the way down.
+ *
+ *     lock of the home ─> spawner (root, before any thread) ─> privileges dropped ─> log ─> ledger (its thread) ─> trees ─> tasks
+ *
+ * Down: tasks drained ─> trees closed ─> spawner told to remove everything and exit ─> ledger closed ─> lock released. */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/privilege.h"
+#include "engine/settings.h"
+#include "engine/tasks.h"
+#include "score/request.h"
+#include "store/home.h"
+
+#define LAYER_CACHE_MAX (200ull << 30)
+#define LOG_FILE "task_executor.log"
+
+struct engine {
+        uv_loop_t *loop;
+        const struct engine_config *cfg;
+        struct home home;
+        struct spawner *spawner;
+        struct ledger *ledger;
+        struct tree_store *trees;
+        struct tasks *tasks;
+        struct score_env score;
+        struct score_defaults defaults;
+        int runs_dirfd;
+        bool draining, fatal_told;
+        void (*fatal)(const char *why, void *user);
+        void *fatal_user;
+        void (*drained)(void *user);
+        void *drained_user;
+};
+
+/* ---- directories ---------------------------------------------------------------------------------------------------------- */
+
+/* Makes path, and gives it to the daemon if it was made here; a directory of the operator's own keeps its owner. */
+static int make_dir(const char *path, uid_t uid, gid_t gid, mode_t mode, struct error *e) {
+        if (mkdir(path, mode) < 0)
+                return errno == EEXIST ? 0 : error_set(e, -errno, "make %s", path);
+        return lchown(path, uid, gid) < 0 ? error_set(e, -errno, "give %s to user %u", path, (unsigned)uid) : 0;
+}
+
+static void runs_path(const struct engine *en, char *ret, size_t n) {
+        if (en->cfg->task_base_dir)
+                snprintf(ret, n, "%s/runs-%s", en->cfg->task_base_dir, en->home.instance);
+        else
+                snprintf(ret, n, "%s/runs", en->cfg->home);
+}
+
+static void log_path(const struct engine *en, char *ret, size_t n) {
+        snprintf(ret, n, "%s%s/" LOG_FILE, en->cfg->task_base_dir ? en->cfg->task_base_dir : en->cfg->home, en->cfg->task_base_dir ? "" : "/log");
+}
+
+/* As root: the directories outside the home's own layout, and a log file that the daemon may append to. */
+static int make_places(struct engine *en, uid_t uid, gid_t gid, struct error *e) {
+        char path[4096];
+        int r = 0;
+        if (en->cfg->task_base_dir) {
+                if (access(en->cfg->task_base_dir, F_OK) < 0 && fs_mkdir_p(en->cfg->task_base_dir, 0755) < 0)
+                        return error_set(e, -errno, "make %s", en->cfg->task_base_dir);
+        } else {
+                snprintf(path, sizeof path, "%s/log", en->cfg->home);
+                r = make_dir(path, uid, gid, 0755, e);
+        }
+        if (r < 0)
+                return r;
+        runs_path(en, path, sizeof path);
+        r = make_dir(path, uid, gid, 0700, e);
+        if (r < 0)
+                return r;
+        log_path(en, path, sizeof path);
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+        if (fd < 0 || fchown(fd, uid, gid) < 0)
+                return error_set(e, -errno, "open %s", path);
+        return 0;
+}
+
+/* ---- starting --------------------------------------------------------------------------------------------------------------- */
+
+static void spawner_lost(void *user);
+
+/* As root. Everything that needs a privilege, ever, is the spawner's after this. */
+static int start_privileged(struct engine *en, struct error *e) {
+        const struct engine_config *cfg = en->cfg;
+        uid_t uid;
+        gid_t gid;
+        if (geteuid() != 0)
+                return error_say(e, -EPERM, "must be started as root: sandboxes are made by a small privileged process; the daemon itself gives every privilege up");
+        privilege_user(cfg->user, (uid_t)cfg->uid, (gid_t)cfg->gid, &uid, &gid);
+        int r = home_open(cfg->home, &en->home, e);
+        if (r == 0)
+                r = home_layout(&en->home, uid, gid, e);
+        if (r == 0)
+                r = make_places(en, uid, gid, e);
+        if (r < 0)
+                return r;
+        struct spawner_config sc = {
+                .home = cfg->home, .image_roots = (const char *const *)cfg->image_roots, .id_base = (uint32_t)cfg->id_base,
+                .daemon_uid = uid, .daemon_gid = gid, .instance = en->home.instance,
+        };
+        r = spawner_start(en->loop, &sc, &en->spawner, e);
+        if (r < 0)
+                return r;
+        spawner_on_lost(en->spawner, spawner_lost, en);
+        return privilege_drop(uid, gid, e);
+}
+
+static int open_stores(struct engine *en, struct error *e) {
+        const struct engine_config *cfg = en->cfg;
+        struct ledger_config lc = { .home = cfg->home, .low_water_bytes = cfg->low_water_bytes, .ballast_bytes = cfg->ballast_bytes };
+        int r = ledger_open(en->loop, &lc, &en->ledger, e);
+        if (r < 0)
+                return r;
+        struct tree_store_config tc = {
+                .home = cfg->home, .max_bytes = cfg->layer_cache_bytes, .repo_roots = (const char *const *)cfg->repo_roots,
+                .any_readable_path = !cfg->repo_roots && settings_listens_on_loopback(cfg),
+        };
+        struct statvfs v;
+        if (tc.max_bytes == 0)
+                tc.max_bytes = fstatvfs(en->home.dirfd, &v) == 0 ? MIN2((uint64_t)LAYER_CACHE_MAX, (uint64_t)v.f_blocks * v.f_frsize / 2) : LAYER_CACHE_MAX;
+        return tree_store_open(en->loop, en->spawner, &tc, &en->trees, e);
+}
+
+static int run_start(void *ctx, const char *id, struct score_request *req, int log_dirfd, score_done done, void *user,
+                     struct score_task **ret, struct error *e) {
+        return score_task_start(ctx, id, req, log_dirfd, done, user, ret, e);
+}
+
+static void run_cancel(void *ctx, struct score_task *t) { score_task_cancel(t); }
+
+static void fatal(const char *why, void *user) {
+        struct engine *en = user;
+        if (en->fatal_told)
+                return;
+        en->fatal_told = true;
+        log_event(LOG_ERROR, "engine.fatal", "why", why, NULL);
+        if (en->fatal)
+                en->fatal(why, en->fatal_user);
+}
+
+static int open_tasks(struct engine *en, struct error *e) {
+        char path[4096];
+        runs_path(en, path, sizeof path);
+        en->runs_dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        if (en->runs_dirfd < 0)
+                return error_set(e, -errno, "open %s", path);
+        en->score = (struct score_env){ .loop = en->loop, .spawner = en->spawner, .trees = en->trees, .record_output_max = en->cfg->record_output_bytes };
+        score_defaults_init(&en->defaults);
+        en->defaults.network = (enum sandbox_network)en->cfg->task_network;
+        struct tasks_config tc = {
+                .loop = en->loop, .ledger = en->ledger, .runner = { run_start, run_cancel, &en->score }, .defaults = &en->defaults,
+                .running_max = en->cfg->running_max, .queued_max = en->cfg->queued_max, .max_age_ms = en->cfg->task_max_age_s * 1000,
+                .runs_dirfd = en->runs_dirfd, .fatal = fatal, .user = en,
+        };
+        return tasks_open(&tc, &en->tasks, e);
+}
+
+static int start(struct engine *en, struct error *e) {
+        int r = start_privileged(en, e);
+        if (r < 0)
+                return r;
+        char path[4096];
+        log_path(en, path, sizeof path);
+        log_set_level((enum log_level)en->cfg->log_level);
+        r = log_open_file(path);
+        if (r < 0)
+                return error_set(e, r, "open %s as user %u", path, (unsigned)getuid());
+        r = open_stores(en, e);
+        if (r == 0)
+                r = open_tasks(en, e);
+        if (r < 0)
+                return r;
+        log_event(LOG_INFO, "engine.started", "home", en->cfg->home, "instance", en->home.instance, NULL);
+        tasks_start(en->tasks);
+        return 0;
+}
+
+int engine_start(uv_loop_t *loop, const struct engine_config *cfg, struct engine **ret, struct error *e) {
+        struct engine *en = calloc(1, sizeof *en);
+        if (!en)
+                return error_set(e, -ENOMEM, "start the engine");
+        *en = (struct engine){ .loop = loop, .cfg = cfg, .home = HOME_INIT, .runs_dirfd = -1 };
+        int r = start(en, e);
+        if (r < 0) {
+                engine_free(en);
+                return r;
+        }
+        *ret = en;
+        return 0;
+}
+
+void engine_on_fatal(struct engine *en, void (*cb)(const char *why, void *user), void *user) {
+        en->fatal = cb;
+        en->fatal_user = user;
+}
+
+/* ---- the way down --------------------------------------------------------------------------------------------------------------- */
+
+static void lost_recorded(void *user) { fatal("the spawner died", user); }
+
+static void spawner_lost(void *user) {
+        struct engine *en = user;
+        log_event(LOG_ERROR, "spawner.lost", NULL);
+        if (en->tasks)
+                tasks_lost(en->tasks, lost_recorded, en);
+        else
+                lost_recorded(en);
+}
+
+static void spawner_stopped(void *user) {
+        struct engine *en = user;
+        spawner_free(en->spawner);
+        en->spawner = NULL;
+        log_event(LOG_INFO, "engine.stopped", NULL);
+        en->drained(en->drained_user);
+}
+
+static void trees_closed(void *user) {
+        struct engine *en = user;
+        en->trees = NULL;
+        spawner_stop(en->spawner, spawner_stopped, en);
+}
+
+static void tasks_drained(void *user) {
+        struct engine *en = user;
+        tree_store_close(en->trees, trees_closed, en);
+}
+
+void engine_drain(struct engine *en, uint64_t grace_ms, void (*done)(void *user), void *user) {
+        ASSERT(!en->draining);
+        en->draining = true;
+        en->drained = done;
+        en->drained_user = user;
+        log_event(LOG_INFO, "engine.draining", NULL);
+        tasks_drain(en->tasks, grace_ms, tasks_drained, en);
+}
+
+void engine_free(struct engine *en) {
+        if (!en)
+                return;
+        tasks_free(en->tasks);         /* trees that a drain has not closed go with the process: closing them needs the loop */
+        ledger_close(en->ledger);
+        spawner_free(en->spawner);
+        fd_close(en->runs_dirfd);
+        home_release(&en->home);
+        free(en);
+}
+
+/* ---- for the surfaces -------------------------------------------------------------------------------------------------------------- */
+
+const struct score_defaults *engine_defaults(const struct engine *en) { return &en->defaults; }
+
+int engine_check_source(struct engine *en, const char *repo_url, const char *commit, struct error *e) {
+        return tree_url_check(en->trees, repo_url, commit, e);
+}
+
+int engine_submit(struct engine *en, const struct engine_submission *s, engine_submitted done, void *user) {
+        return tasks_submit(en->tasks, s, done, user);
+}
+
+int engine_task_status(struct engine *en, const char *id, enum task_status *ret) { return tasks_status(en->tasks, id, ret); }
+int engine_task_record(struct engine *en, const char *id, struct buf *ret) { return tasks_record(en->tasks, id, ret); }
+
+struct engine_wait *engine_task_wait(struct engine *en, const char *id, uint64_t wait_ms, void (*done)(int r, void *user), void *user) {
+        return tasks_wait(en->tasks, id, wait_ms, done, user);
+}
+
+int engine_task_delete(struct engine *en, const char *id, void (*done)(int r, void *user), void *user) {
+        return tasks_delete(en->tasks, id, done, user);
+}
+
+int engine_task_log(struct engine *en, const char *id, enum task_stream stream) {
+        enum task_status st;
+        char path[64];
+        if (tasks_status(en->tasks, id, &st) < 0)
+                return -ENOENT;
+        snprintf(path, sizeof path, "%s/%s.log", id, stream == TASK_STDOUT ? "stdout" : "stderr");
+        int fd = fs_open_beneath(en->runs_dirfd, path, O_RDONLY, 0);
+        return fd < 0 ? -ENOENT : fd;
+}
+
+void engine_stats(struct engine *en, struct engine_stats *ret) {
+        struct tasks_stats ts;
+        tasks_stats(en->tasks, &ts);
+        *ret = (struct engine_stats){ .queued = ts.queued, .running = ts.running, .draining = en->draining, .disk_low = ledger_disk_low(en->ledger) };
+}
