@@ -74,11 +74,12 @@ static int grow(struct conn *c, size_t want) {
 /* Empty lines before a request are tolerated (RFC 9112, 2.2). */
 static void skip_empty_lines(struct conn *c) {
         size_t n = 0;
-        while (c->scanned == 0 && c->in_len - n >= 2 && c->in[n] == '\r' && c->in[n + 1] == '\n')
+        while (c->line == 0 && c->in_len - n >= 2 && c->in[n] == '\r' && c->in[n + 1] == '\n')
                 n += 2;
         if (n) {
                 memmove(c->in, c->in + n, c->in_len - n);
                 c->in_len -= n;
+                c->scanned = 0;
         }
 }
 

@@ -77,7 +77,7 @@ static struct refusal field_line(struct http_request *r, const char *line, size_
                 return BAD("Malformed header field");
         if (r->n_fields == HTTP_FIELDS_MAX)
                 return (struct refusal){ 431, "Too many header fields" };
-        struct field *f = &r->fields[r->n_fields++];
+        struct field *f = &r->fields[r->n_fields];
         f->name = (uint32_t)(line - in);
         f->name_len = (uint32_t)(p - line);
         p++;
@@ -90,6 +90,7 @@ static struct refusal field_line(struct http_request *r, const char *line, size_
                         return BAD("Control character in a header field");
         f->value = (uint32_t)(p - in);
         f->value_len = (uint32_t)(end - p);
+        r->n_fields++;
         return ok;
 }
 
@@ -321,33 +322,36 @@ static void terminate(struct http_request *r) {
         }
 }
 
-struct refusal parser_head(struct conn *c) {
+static const char *find_method(const char *p, size_t n) {
+        for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
+                if (strlen(methods[i]) == n && memcmp(p, methods[i], n) == 0)
+                        return methods[i];
+        return NULL;
+}
+
+/* Hard refusals; those after which the frame is still known (417, 501) go to *soft. */
+static struct refusal check_head(struct conn *c, struct refusal *soft) {
         struct http_request *r = &c->r;
         size_t method_len = 0;
-        struct refusal why = lines(r, &method_len), soft;
+        struct refusal why = lines(r, &method_len);
         if (why.status)
                 return why;
-        soft = known_fields(r);
-        if (soft.status == 400)
-                return soft;
-        r->method = NULL;
-        for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
-                if (strlen(methods[i]) == method_len && memcmp(c->in, methods[i], method_len) == 0)
-                        r->method = methods[i];
-        bool known = r->method != NULL;
-        r->keep_alive = false;
-        if (known && soft.status != 501) {
-                why = ask_llhttp(c);
-                r->keep_alive = c->r.keep_alive;
-        }
-        if (!known)
-                r->method = "?";
+        *soft = known_fields(r);
+        if (soft->status == 400)
+                return *soft;
+        why = check_host(r);
+        const char *method = find_method(c->in, method_len);
+        r->method = method ? method : "?";
         r->head_only = strcmp(r->method, "HEAD") == 0;
+        return why.status || !method || soft->status == 501 ? why : ask_llhttp(c);
+}
+
+struct refusal parser_head(struct conn *c) {
+        struct refusal soft = ok, why = check_head(c, &soft);
+        /* Whatever came of it: from here on fields are read as strings. */
+        terminate(&c->r);
         if (!why.status)
-                why = check_host(r);
-        terminate(r);
-        if (!why.status)
-                why = split_target(r);
+                why = split_target(&c->r);
         return why.status ? why : soft;
 }
 

@@ -29,6 +29,8 @@ class Peer:
         self.sock = socket.socket(family)
         self.sock.settimeout(WAIT)
         self.sock.connect(address)
+        if family == socket.AF_INET:
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what is sent apart should arrive apart
         self.buf = b""
 
     def __enter__(self):

@@ -89,6 +89,14 @@ def test_ambiguous_requests_are_refused_and_end_the_connection(server, name):
         assert p.closed(), "something behind the refused request was answered"
 
 
+def test_the_answer_to_a_refused_head_carries_only_its_id(server):
+    with server.peer() as p:
+        p.send("GET /hello HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: r1\r\nHost: localhost\r\nX-Echo: 1\r\n\r\n")
+        a = p.answer()
+        assert (a.status, a.headers["x-request-id"]) == (400, "r1")
+        assert "host" not in a.headers and "x-echo" not in a.headers
+
+
 def test_unknown_transfer_codings_are_501(server):
     for coding in ("gzip", "gzip, chunked", "identity", "xchunked"):
         with server.peer() as p:
