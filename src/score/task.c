@@ -1,0 +1,306 @@
+/* One scoring task: see task.h for the states. Each state waits for one callback; `task_end` may be called in any of them, and the
+ * flags of what is owed (applying, testing, ...) keep the object alive until the last callback has come and the sandbox is confirmed
+ * gone. A fault of ours becomes an infra_error; after the agent's patch has applied, what happens inside the sandbox is a result.
+ */
+#include "score/task_internal.h"
+
+#include <fcntl.h>
+
+#include "score/similarity.h"
+
+uint64_t task_lap(struct score_task *t) {
+        uint64_t now = now_ns(), ms = (now - t->phase_ns) / NS_PER_MS;
+        t->phase_ns = now;
+        return ms;
+}
+
+void task_set_error(struct score_task *t, const char *code, const char *message) {
+        if (t->rec.error_code)
+                return;
+        t->rec.error_code = strdup(code);
+        free(t->rec.error_message);
+        t->rec.error_message = strdup(message);
+}
+
+static void task_set_failure(struct score_task *t, const struct error *e) {
+        task_set_error(t, e->code == -ENOSPC ? "disk_full" : "internal", e->text);
+}
+
+/* ---- the end -------------------------------------------------------------------------------------------------------- */
+
+static void task_free(struct score_task *t) {
+        if (t->captures) {
+                capture_release(&t->out);
+                capture_release(&t->err);
+        }
+        if (t->lint_capture)
+                capture_release(&t->lint);
+        run_free(t->run);
+        run_files_release(&t->files);
+        command_release(&t->command);
+        apply_result_release(&t->apply);
+        score_record_release(&t->rec);
+        score_request_release(&t->req);
+        free(t->id);
+        free(t);
+}
+
+static void on_last(uv_handle_t *h) {
+        struct score_task *t = h->data;
+        int r = t->captures ? task_record_output(t) : 0;
+        if (r < 0)
+                task_set_error(t, "internal", "no memory for the record");
+        t->rec.execution_ms = (now_ns() - t->started_ns) / NS_PER_MS;
+        t->rec.report_ms = t->report_ns ? (now_ns() - t->report_ns) / NS_PER_MS : 0;
+        score_verdict(&t->rec, &t->req);
+        if (score_evidence(&t->rec) < 0)
+                t->rec.evidence[0] = 0;
+        t->done(&t->rec, t->user);
+        task_free(t);
+}
+
+void task_check_end(struct score_task *t) {
+        if (!t->ending || t->sandbox || t->ticket || t->applying || t->testing || t->linting || t->comparing || t->state == STATE_DONE)
+                return;
+        t->state = STATE_DONE;
+        if (t->tree)
+                tree_release(t->env.trees, t->tree);
+        t->tree = NULL;
+        uv_close((uv_handle_t *)&t->last, on_last);    /* from the loop, never from inside the caller's call */
+}
+
+void task_end(struct score_task *t) {
+        if (!t->ending) {
+                t->ending = true;
+                t->state = STATE_DESTROY;
+                if (t->ticket)
+                        tree_cancel(TAKE_PTR(t->ticket));
+                if (t->sandbox)
+                        sandbox_destroy(t->sandbox);
+        }
+        task_check_end(t);
+}
+
+void score_task_cancel(struct score_task *t) {
+        if (t->state == STATE_DONE)
+                return;
+        t->rec.cancelled = true;
+        task_end(t);
+}
+
+/* ---- apply ----------------------------------------------------------------------------------------------------------- */
+
+static void compare(uv_work_t *w) {
+        struct score_task *t = w->data;
+        t->similarity = patch_similarity(t->apply.diff ? t->apply.diff : "", t->apply.diff_len, t->req.reference_patch, t->req.reference_patch_len);
+}
+
+static void compared(uv_work_t *w, int status) {
+        struct score_task *t = w->data;
+        t->comparing = false;
+        t->rec.patch_similarity = status == 0 ? t->similarity : SIMILARITY_NONE;
+        task_check_end(t);
+}
+
+static void start_comparing(struct score_task *t) {
+        if (t->req.reference_patch_len == 0 || t->apply.diff_truncated)
+                return;
+        t->work.data = t;
+        t->comparing = uv_queue_work(t->env.loop, &t->work, compare, compared) == 0;
+}
+
+static void on_applied(int r, struct apply_result *res, const struct error *e, void *user) {
+        struct score_task *t = user;
+        t->applying = false;
+        t->rec.apply_ms = task_lap(t);
+        if (r >= 0) {
+                t->apply = *res;
+                *res = (struct apply_result){0};
+                t->applied = true;
+                r = task_record_apply(t);
+        }
+        if (t->ending) {
+                task_check_end(t);
+                return;
+        }
+        if (r < 0)
+                task_set_error(t, r == -ENOSPC ? "disk_full" : "internal", e && e->code < 0 ? e->text : "the patch could not be applied");
+        else
+                start_comparing(t);
+        if (r < 0 || !t->rec.test_patch_applied)
+                task_end(t);
+        else
+                task_test(t);
+}
+
+static void start_apply(struct score_task *t) {
+        const struct score_request *q = &t->req;
+        struct apply_spec spec = {
+                .sandbox = t->sandbox, .repo_path = q->repo_path, .patch = q->patch, .patch_len = q->patch_len, .test_patch = q->test_patch,
+                .test_patch_len = q->test_patch_len, .mode = q->patch_mode, .protect = (const char *const *)q->protect,
+                .allow_config = (const char *const *)q->allow_config, .capture_diff = q->capture_diff || q->reference_patch_len > 0,
+                .diff_max = DIFF_MAX,
+        };
+        struct error e = {0};
+        t->state = STATE_APPLY;
+        t->applying = true;
+        if (score_apply(&spec, on_applied, t, &e) < 0) {
+                t->applying = false;
+                task_set_failure(t, &e);
+                task_end(t);
+        }
+}
+
+/* ---- sandbox --------------------------------------------------------------------------------------------------------- */
+
+static void on_ready(struct sandbox *s, void *user) {
+        struct score_task *t = user;
+        if (t->ending)
+                return;
+        t->rec.prepare_ms = task_lap(t);
+        start_apply(t);
+}
+
+static void on_failed(struct sandbox *s, const char *step, const struct error *e, void *user) {
+        struct score_task *t = user;
+        char text[ERROR_TEXT_MAX + 64];
+        snprintf(text, sizeof(text), "sandbox: %s: %s", step, e->text);
+        if (!t->ending)
+                task_set_error(t, e->code == -ENOSPC ? "disk_full" : "internal", text);
+        task_end(t);
+}
+
+/* A limit that ends the sandbox's work: the exec that runs will say so; between execs there is nobody else to act. */
+static void on_limit(struct sandbox *s, enum limit_kind kind, void *user) {
+        struct score_task *t = user;
+        t->rec.limits_hit[kind] = true;
+        t->test_killed = true;
+        if (!t->ending && !t->testing && !t->linting && !t->applying)
+                task_end(t);
+}
+
+static void on_gone(struct sandbox *s, const struct sandbox_end *end, void *user) {
+        struct score_task *t = user;
+        t->sandbox = NULL;
+        t->rec.usage = end->usage;
+        for (int i = 0; i < LIMIT_KIND_MAX; i++)
+                t->rec.limits_hit[i] |= end->hit[i];
+        t->ending = true;
+        task_check_end(t);
+}
+
+static const struct sandbox_callbacks callbacks = {.ready = on_ready, .failed = on_failed, .limit = on_limit, .gone = on_gone};
+
+static int start_sandbox(struct score_task *t, struct error *e) {
+        struct sandbox_spec spec = {
+                .id = t->id, .profile = PROFILE_SCORE, .image = t->req.image, .layers = t->tree->layers, .upper = UPPER_TMPFS,
+                .network = t->req.network, .limits = t->req.limits, .files = t->files.at, .n_files = t->files.n,
+        };
+        t->state = STATE_SANDBOX;
+        return sandbox_create(t->env.spawner, &spec, &callbacks, t, &t->sandbox, e);
+}
+
+/* ---- tree ------------------------------------------------------------------------------------------------------------ */
+
+static void on_tree(struct tree *tree, enum tree_failure failure, const struct error *e, void *user) {
+        struct score_task *t = user;
+        struct error mine = {0};
+        t->ticket = NULL;
+        if (!tree) {
+                task_set_error(t, tree_failure_to_string(failure), e ? e->text : "");
+                task_end(t);
+                return;
+        }
+        t->tree = tree;
+        int r = task_record_tree(t);
+        if (r == 0)
+                r = run_files_make(&t->command, &t->files, &mine);
+        else
+                error_set(&mine, r, "record of the tree");
+        if (r == 0)
+                r = start_sandbox(t, &mine);
+        if (r < 0) {
+                task_set_failure(t, &mine);
+                task_end(t);
+        }
+}
+
+static int start_tree(struct score_task *t, struct error *e) {
+        const struct score_request *q = &t->req;
+        struct tree_request tr = {
+                .repo_url = q->repo_url, .commit = q->base_commit, .image = q->image, .repo_path = q->repo_path, .setup_command = q->setup_command,
+                .setup_network = q->setup_network, .setup_env = (const char *const *)q->env, .setup_timeout_ms = q->setup_timeout_ms,
+                .limits = q->limits,
+        };
+        return tree_acquire(t->env.trees, &tr, on_tree, t, &t->ticket, e);
+}
+
+/* ---- start ------------------------------------------------------------------------------------------------------------ */
+
+static bool merges_streams(const struct command *c) {
+        return c->n_redirects == 1 && c->redirects[0].fd == 2 && c->redirects[0].op == REDIRECT_DUP && strcmp(c->redirects[0].target, "1") == 0;
+}
+
+static int log_open(int dirfd, const char *name) {
+        return dirfd < 0 ? -1 : openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0640);
+}
+
+static int open_captures(struct score_task *t) {
+        size_t half = t->env.record_output_max;
+        uint64_t disk = t->req.limits.output_bytes;
+        int out = log_open(t->log_dirfd, "stdout.log"), err = log_open(t->log_dirfd, "stderr.log");
+        int r = capture_init(&t->out, half, half, disk, out);
+        if (r < 0) {
+                fd_close(out);
+                fd_close(err);
+                return r;
+        }
+        r = capture_init(&t->err, half, half, disk, err);
+        if (r < 0) {
+                fd_close(err);
+                capture_release(&t->out);
+                return r;
+        }
+        t->captures = true;
+        return 0;
+}
+
+int score_task_start(const struct score_env *env, const char *id, struct score_request *req, int log_dirfd, score_done done, void *user,
+                     struct score_task **ret, struct error *e) {
+        struct score_task *t = calloc(1, sizeof(*t));
+        if (!t)
+                return error_set(e, -ENOMEM, "start a task");
+        *t = (struct score_task){
+                .env = *env, .id = strdup(id), .log_dirfd = log_dirfd, .done = done, .user = user, .started_ns = now_ns(), .phase_ns = now_ns(),
+        };
+        score_record_init(&t->rec);
+        int r = t->id ? score_record_echo(&t->rec, req) : -ENOMEM;
+        if (r < 0)
+                error_set(e, r, "start a task");
+        if (r == 0)
+                r = command_parse(req, &t->command, e);
+        if (r == 0) {
+                t->merged = merges_streams(&t->command);
+                t->req = *req;                          /* given back below if this fails */
+                r = open_captures(t);
+                if (r < 0)
+                        error_set(e, r, "logs of the task");
+        }
+        if (r == 0) {
+                uv_timer_init(env->loop, &t->last);
+                t->last.data = t;
+                r = start_tree(t, e);
+                if (r < 0) {                            /* the handle must be closed by the loop: the task ends by itself, the usual way */
+                        task_set_error(t, "internal", e ? e->text : "the tree could not be prepared");
+                        task_end(t);
+                        r = 0;
+                }
+        }
+        if (r < 0) {
+                t->req = (struct score_request){0};
+                task_free(t);
+                return r;
+        }
+        *ret = t;
+        return 0;
+}

@@ -1,0 +1,72 @@
+/* The inside of a scoring task, shared by its state machine (task.c), its phases (task_test.c) and its record (task_record.c). */
+#pragma once
+#include "base/clock.h"
+#include "score/run.h"
+#include "score/task.h"
+
+#define LINT_TIMEOUT_MS (120 * MS_PER_S)
+#define LINT_OUTPUT_MAX (256u * 1024)          /* bytes kept of the linter's output: half head, half tail */
+#define DIFF_MAX (8u * 1024 * 1024)            /* bytes of the agent's diff */
+
+enum task_state {
+        STATE_TREE,             /* the store prepares, or finds, the tree */
+        STATE_SANDBOX,
+        STATE_APPLY,
+        STATE_TEST,
+        STATE_KILL,             /* what the tests left behind is being killed */
+        STATE_LINT,
+        STATE_DESTROY,
+        STATE_DONE,             /* only memory is left to free */
+        STATE_MAX,
+};
+
+struct score_task {
+        struct score_env env;
+        char *id;
+        struct score_request req;
+        int log_dirfd;                          /* the caller's */
+        score_done done;
+        void *user;
+
+        enum task_state state;
+        bool ending;                            /* nothing new is started */
+        struct tree_ticket *ticket;
+        struct tree *tree;
+        struct sandbox *sandbox;                /* until gone */
+        bool applying, testing, killing, linting, comparing;    /* a callback is owed */
+
+        struct command command;
+        struct run_files files;
+        struct apply_result apply; bool applied;
+        struct run *run;
+        struct output_capture out, err, lint;
+        bool captures, lint_capture;            /* they are initialised */
+        bool merged;                            /* stderr goes where stdout goes, in the order of writing */
+        bool test_killed;                       /* the tests were ended by us or by a limit */
+        int test_status;                        /* wait status */
+
+        uv_work_t work;                         /* similarity, in the pool */
+        double similarity;
+        uv_timer_t last;                        /* its close callback is the task's end */
+
+        struct score_record rec;
+        uint64_t started_ns, phase_ns, report_ns;
+};
+
+/* Milliseconds since the last call, for the record's timing. */
+uint64_t task_lap(struct score_task *t);
+/* An infra_error, unless one is already known. `code` is the wire's. */
+void task_set_error(struct score_task *t, const char *code, const char *message);
+/* Destroys the sandbox, if there is one, and ends when nothing is owed any more. */
+void task_end(struct score_task *t);
+void task_check_end(struct score_task *t);
+
+/* task_test.c */
+void task_test(struct score_task *t);           /* STATE_APPLY -> STATE_TEST and on to task_end */
+
+/* task_record.c: facts into the record. 0 or -ENOMEM. */
+int task_record_tree(struct score_task *t);
+int task_record_apply(struct score_task *t);
+int task_record_test(struct score_task *t, const struct exec_end *end);
+int task_record_lint(struct score_task *t, const struct exec_end *end);
+int task_record_output(struct score_task *t);

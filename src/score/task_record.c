@@ -1,0 +1,166 @@
+/* What a task's phases found, as the record's facts. */
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include "base/fs.h"
+#include "score/lint.h"
+#include "score/task_internal.h"
+
+static int copy(char **at, const char *s) {
+        if (!s)
+                return 0;
+        free(*at);
+        *at = strdup(s);
+        return *at ? 0 : -ENOMEM;
+}
+
+int task_record_tree(struct score_task *t) {
+        struct score_record *rec = &t->rec;
+        int r = copy(&rec->base_commit, t->tree->commit);
+        if (r == 0)
+                r = copy(&rec->tree_hash, t->tree->tree_hash);
+        if (r == 0)
+                r = copy(&rec->image_digest, t->tree->image_digest);
+        rec->cached = t->tree->cached;
+        if (r == 0)
+                rec->argv = run_argv(&t->command);
+        if (r == 0)
+                rec->env = run_environment(&t->req);
+        return r < 0 || !rec->argv || !rec->env ? -ENOMEM : 0;
+}
+
+static int take_findings(struct findings *to, const struct findings *from) {
+        int r = 0;
+        for (size_t i = 0; r == 0 && i < from->n; i++)
+                r = findings_add(to, INTEGRITY_CLEAN, from->items[i].kind, from->items[i].path, from->items[i].detail);
+        to->verdict = MAX2(to->verdict, from->verdict);
+        return r;
+}
+
+int task_record_apply(struct score_task *t) {
+        struct score_record *rec = &t->rec;
+        const struct apply_result *a = &t->apply;
+        rec->patch_applied = a->patch_applied || t->req.patch_len == 0;
+        rec->test_patch_applied = a->test_patch_applied || t->req.test_patch_len == 0;
+        rec->rung = a->rung;
+        int r = take_findings(&rec->findings, &a->findings);
+        for (char **p = a->restored; r == 0 && p && *p; p++)
+                r = strv_push(&rec->restored, *p);
+        if (rec->restored)
+                strv_sort(rec->restored);
+        if (r == 0 && !rec->test_patch_applied)
+                r = copy(&rec->error_message, a->test_patch_reason);
+        else if (r == 0 && !rec->patch_applied)
+                r = copy(&rec->error_message, a->patch_reason);
+        if (r == 0 && t->req.capture_diff && a->diff) {
+                rec->patch_diff = strndup(a->diff, a->diff_len);
+                rec->diff_captured = true;
+                r = rec->patch_diff ? 0 : -ENOMEM;
+        }
+        return r;
+}
+
+/* ---- tests --------------------------------------------------------------------------------------------------------------- */
+
+/* The ids that the verdict asks for, in one list; the strings stay the request's. */
+static const char **expected_ids(const struct score_request *q) {
+        size_t a = strv_len((const char *const *)q->fail_to_pass), b = strv_len((const char *const *)q->pass_to_pass);
+        const char **v = calloc(a + b + 1, sizeof(*v));
+        for (size_t i = 0; v && i < a; i++)
+                v[i] = q->fail_to_pass[i];
+        for (size_t i = 0; v && i < b; i++)
+                v[a + i] = q->pass_to_pass[i];
+        return v;
+}
+
+static int from_report(struct score_task *t, struct report *report) {
+        struct report_exit x = {.killed = t->test_killed, .status = t->test_status};
+        const char **ids = expected_ids(&t->req);
+        if (!ids)
+                return -ENOMEM;
+        t->rec.channel = CHANNEL_PRIVATE;
+        int r = report_finish(report, &x, t->command.framework, ids, &t->rec.tests, &t->rec.findings, &t->rec.incomplete);
+        free(ids);
+        return r;
+}
+
+/* Appends one stream: all of it from the log file when the memory does not hold it. */
+static int stream_text(const struct score_task *t, const struct output_capture *c, const char *name, struct buf *b) {
+        if (c->total <= c->head_max + c->tail_max || t->log_dirfd < 0)
+                return capture_text(c, b);
+        _cleanup_close_ int fd = openat(t->log_dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+                return capture_text(c, b);
+        off_t size = lseek(fd, 0, SEEK_END), from = size > (off_t)FRAMEWORK_TEXT_MAX ? size - (off_t)FRAMEWORK_TEXT_MAX : 0;
+        if (lseek(fd, from, SEEK_SET) < 0)
+                return capture_text(c, b);
+        return fs_read_fd(fd, b);
+}
+
+static int from_text(struct score_task *t) {
+        _cleanup_buf_ struct buf b = BUF_INIT(3 * (size_t)FRAMEWORK_TEXT_MAX);
+        int r = stream_text(t, &t->out, "stdout.log", &b);
+        if (r == 0)
+                r = buf_addc(&b, '\n');
+        if (r == 0)
+                r = stream_text(t, &t->err, "stderr.log", &b);
+        if (r < 0 && r != -EFBIG && r != -ENOSPC)
+                return r == -ENOMEM ? r : 0;
+        _cleanup_free_ char *text = framework_clean(buf_str(&b), b.len);
+        if (!text)
+                return -ENOMEM;
+        const struct framework *f = t->command.framework ? t->command.framework : framework_of_output(text);
+        t->rec.channel = f ? CHANNEL_TEXT : CHANNEL_EXIT;
+        r = f ? f->parse(text, &t->rec.tests) : 0;
+        return r == -ENOSPC ? 0 : r;
+}
+
+static int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+int task_record_test(struct score_task *t, const struct exec_end *end) {
+        struct score_record *rec = &t->rec;
+        rec->timed_out = end->timed_out;
+        if (end->output_limit)
+                rec->limits_hit[LIMIT_OUTPUT] = true;
+        t->test_status = end->started ? end->status : (end->error.code == -ENOENT ? 127 : 126) << 8;
+        if (!end->started && end->error.code < 0 && !end->sandbox_ended) {
+                capture_feed(&t->err, end->error.text, strlen(end->error.text));
+                capture_feed(&t->err, "\n", 1);
+        }
+        rec->ran = !end->timed_out && !(t->ending && rec->cancelled);
+        rec->exit_code = exit_code(t->test_status);
+        struct report *report = run_report(t->run);
+        return report && end->started ? from_report(t, report) : from_text(t);
+}
+
+int task_record_lint(struct score_task *t, const struct exec_end *end) {
+        _cleanup_buf_ struct buf b = BUF_INIT(LINT_OUTPUT_MAX + 4096);
+        if (!end->started || end->sandbox_ended)
+                return 0;
+        int r = capture_text(&t->lint, &b);
+        if (r < 0)
+                return r;
+        t->rec.lint_output = framework_clean(buf_str(&b), b.len);
+        if (!t->rec.lint_output)
+                return -ENOMEM;
+        t->rec.lint_ran = true;
+        t->rec.lint_errors = lint_count(t->req.lint_command, t->rec.lint_output);
+        return 0;
+}
+
+static int take_text(const struct output_capture *c, char **ret, size_t *ret_len) {
+        struct buf b = BUF_INIT(c->head_max + c->tail_max + 4096);
+        int r = capture_text(c, &b);
+        if (r < 0) {
+                buf_release(&b);
+                return r;
+        }
+        *ret_len = b.len;
+        *ret = buf_steal(&b);
+        return *ret ? 0 : -ENOMEM;
+}
+
+int task_record_output(struct score_task *t) {
+        int r = take_text(&t->out, &t->rec.stdout_text, &t->rec.stdout_len);
+        return r < 0 ? r : take_text(&t->err, &t->rec.stderr_text, &t->rec.stderr_len);
+}
