@@ -1,5 +1,6 @@
 /* The parts of a sandbox: checked, made, and unmade. Nothing here waits. */
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>
@@ -299,11 +300,21 @@ static int add_files(struct build *b) {
         return r < 0 ? fault_set(b->f, "attach /run/brig", r) : 0;
 }
 
+/* The daemon's descriptor lies on a mount of the host's namespace, and only there may it be cloned. */
+static int clone_source(struct spawn *sp, int fd, uint64_t attrs, int user_ns) {
+        if (setns(sp->host_mounts, CLONE_NEWNS) < 0)
+                return -errno;
+        int r = mount_clone(fd, "", attrs, user_ns);
+        if (setns(sp->own_mounts, CLONE_NEWNS) < 0)
+                abort();
+        return r;
+}
+
 static int open_mount(struct build *b, const struct sandbox_mount *m) {
         struct cell *c = b->cell;
         uint64_t attrs = INNER_ATTRS;
         if (m->class == MOUNT_SOURCE)
-                return own(b, mount_clone(m->fd, "", attrs | MOUNT_ATTR_RDONLY, c->seat->user_ns));
+                return own(b, clone_source(b->sp, m->fd, attrs | MOUNT_ATTR_RDONLY, c->seat->user_ns));
         if (!b->sp->layers)
                 return -ENOENT;
         int dir = own(b, layer_mirror_open(b->sp->layers, m->id)), map;

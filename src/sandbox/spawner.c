@@ -221,12 +221,16 @@ static int read_hello(struct spawn *sp, uint32_t *ret_id_base, struct error *e) 
 }
 
 /* A mount and a PID namespace of our own need a /proc to match. */
-static int own_mounts(struct error *e) {
+static int own_mounts(struct spawn *sp, struct error *e) {
+        sp->host_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+        if (sp->host_mounts < 0)
+                return error_set(e, -errno, "open the host's mount namespace");
         if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_set(e, -errno, "make the spawner's mount namespace");
         if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
                 return error_set(e, -errno, "mount the spawner's /proc");
-        return 0;
+        sp->own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+        return sp->own_mounts < 0 ? error_set(e, -errno, "open the spawner's mount namespace") : 0;
 }
 
 static bool is_empty_dir(int fd) {
@@ -271,7 +275,7 @@ static int start(struct spawn *sp, int socket, struct error *e) {
         }
         int r = open_loop(sp, socket, e);
         if (r == 0)
-                r = own_mounts(e);
+                r = own_mounts(sp, e);
         if (r == 0)
                 r = read_hello(sp, &id_base, e);
         if (r < 0)

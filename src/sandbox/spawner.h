@@ -107,6 +107,7 @@ struct spawn {
         struct netns_pool *net_pool;
         struct network *network;
         struct layer_images *layers;
+        int host_mounts, own_mounts;       /* mount namespaces: the daemon's, the spawner's */
         int seed_ns;                       /* a mount namespace that holds one empty file system */
         int null_file;                     /* /dev/null, open */
         int idle_net;                      /* an empty network namespace, for helpers */
