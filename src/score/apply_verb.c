@@ -51,7 +51,7 @@ static int take_frame(struct request *q, enum apply_frame type, const char *p, s
         case FRAME_MODE: q->job.mode = (enum patch_mode)strtoul(number, NULL, 10); return q->job.mode < PATCH_MODE_MAX ? 0 : -EINVAL;
         case FRAME_PROTECT: return take_path(&q->job.protect, p, n);
         case FRAME_ALLOW: return take_path(&q->job.allow, p, n);
-        case FRAME_DIFF_MAX: q->job.diff = true; q->job.diff_max = strtoul(number, NULL, 10); return 0;
+        case FRAME_DIFF_MAX: q->job.diff = true; q->job.diff_max = MIN2(strtoul(number, NULL, 10), APPLY_DIFF_MAX); return 0;
         default: return -EINVAL;
         }
 }
@@ -97,7 +97,7 @@ static int run(struct request *q, int root, int base_root, struct error *e) {
 
 int apply_verb(int root, int base_root) {
         struct request q = { .job = { .tree = -1, .base = -1 } };
-        struct buf out = BUF_INIT((size_t)APPLY_REPORT_MAX + (256u << 20));
+        struct buf out = BUF_INIT((size_t)APPLY_REPORT_MAX + APPLY_DIFF_MAX);
         struct error e = { 0 };
         q.job.out = &out;
         int r = run(&q, root, base_root, &e);
