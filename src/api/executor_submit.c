@@ -39,7 +39,11 @@ int executor_prepare(struct api *a, const struct json *object, const char *heade
         if (r == 0)
                 r = check_request(a, object, &p.source, e);
         if (r == 0) {
-                r = json_canonical_buf(object, &p.body);
+                /* Room for all of it at once: growing a big body by doubling would hold it twice. */
+                if (object->n < p.body.limit)
+                        r = buf_reserve(&p.body, object->n);
+                if (r == 0)
+                        r = json_canonical_buf(object, &p.body);
                 if (r == -ENOSPC || r == -E2BIG)
                         r = error_say(e, -E2BIG, "%s", fault_text(-E2BIG));
                 else if (r == -ERANGE)
