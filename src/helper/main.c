@@ -7,7 +7,6 @@
 #include "helper/verbs.h"
 
 static const struct helper_verb verbs[] = {
-        { "apply", verb_apply },
         { "remove-tree", verb_remove_tree },
         { "true", verb_true },
 };

@@ -532,7 +532,7 @@ void cell_read_facts(struct cell *c) {
         struct cgroup_usage use;
         cgroup_read_events(c->cgroup, &ev);
         cgroup_read_usage(c->cgroup, &use);
-        c->hit[LIMIT_MEMORY] |= ev.oom_kill > 0;
+        c->hit[LIMIT_MEMORY] |= ev.oom > 0;
         c->hit[LIMIT_PIDS] |= ev.pids_max > 0;
         c->usage.cpu_ms = use.cpu_us < 0 ? -1 : use.cpu_us / 1000;
         c->usage.memory_peak_bytes = use.memory_peak_bytes;

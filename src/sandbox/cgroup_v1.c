@@ -145,13 +145,14 @@ static bool limit_was_reached(struct cgroup *c) {
 }
 
 /* The kernel notifies all groups below the one whose limit was reached, and counts in a victim's group also kills for the
- * whole machine. It was this set's own limit if it was notified, lost a process and had reached its limit. */
+ * whole machine. It was this set's own limit if it was notified and had reached it. */
 static void hybrid_events(struct cgroup *c, struct cgroup_events *ret) {
         hybrid_oom_clear(c);
         int64_t killed = cg_read_number(c->m->dir[CG_MEMORY], c->name, "memory.oom_control", "oom_kill");
-        bool notified = c->oom_fd < 0 || c->oom_seen > 0;
+        bool notified = c->oom_seen > 0;
         ret->oom_kill = killed;
-        ret->oom = killed <= 0 ? killed : notified && limit_was_reached(c) ? killed : 0;
+        /* The notification comes before the kill. */
+        ret->oom = notified && limit_was_reached(c) ? MAX2(killed, 1) : 0;
         ret->pids_max = cg_read_number(c->m->dir[CG_PIDS], c->name, "pids.events", "max");
 }
 

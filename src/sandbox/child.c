@@ -87,23 +87,25 @@ static int exec_lookup(const struct exec_request *x) {
 static int become(struct child_exec *c, struct child_report *rep) {
         const struct exec_request *x = c->x;
         const gid_t gid = x->gid;
+        /* While it is still root inside, with all capabilities: dropping from the bounding set takes CAP_SETPCAP, and without
+         * no_new_privs the others take CAP_SYS_ADMIN. */
+        int r = confine_bounding(&c->confine);
+        if (r < 0)
+                return fail(rep, "drop capabilities", r);
+        r = confine_landlock(&c->confine);
+        if (r < 0)
+                return fail(rep, "restrict by Landlock", r);
+        if (c->filter) {
+                r = seccomp_install(c->filter);
+                if (r < 0)
+                        return fail(rep, "install the system call filter", r);
+        }
         /* The ids go through plain system calls: the C library's own would try to change every thread's, which share
          * their memory with the spawner here. */
         if (syscall(SYS_setgroups, 1, &gid) < 0 || syscall(SYS_setresgid, gid, gid, gid) < 0)
                 return fail(rep, "set group ids", -errno);
         if (syscall(SYS_setresuid, x->uid, x->uid, x->uid) < 0)
                 return fail(rep, "set user ids", -errno);
-        int r = confine_landlock(&c->confine);
-        if (r < 0)
-                return fail(rep, "restrict by Landlock", r);
-        r = confine_bounding(&c->confine);
-        if (r < 0)
-                return fail(rep, "drop capabilities", r);
-        if (c->filter) {
-                r = seccomp_install(c->filter);
-                if (r < 0)
-                        return fail(rep, "install the system call filter", r);
-        }
         r = confine_privileges(&c->confine, x->uid);
         return r < 0 ? fail(rep, "set privileges", r) : 0;
 }

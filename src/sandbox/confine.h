@@ -1,12 +1,13 @@
 /* What a process of a sandbox may still do: capabilities, no_new_privs, resource limits, Landlock.
  *
- * Data, then action: confine_plan_init (spawner, once per profile or sandbox) fills a plain struct; the child applies it
- * with calls that allocate nothing and touch no lock, so they may run between clone and execve. Order in the child:
+ * Data, then action: confine_plan_init (spawner) fills a plain struct; the child applies it with calls that allocate
+ * nothing and touch no lock, so they may run between clone and execve. Order in the child, after it entered its namespaces:
  *
- *     confine_rlimits, (setgroups, setresgid, setresuid by the caller), confine_landlock, confine_bounding,
- *     seccomp_install [needs CAP_SYS_ADMIN or no_new_privs], confine_privileges, execve
+ *     confine_rlimits, confine_bounding, confine_landlock, seccomp_install    root in the user namespace, all capabilities
+ *     setgroups, setresgid, setresuid (the filter allows them)
+ *     confine_privileges, execve
  *
- * confine_privileges allows what follows in the filter (capset, prctl), so it comes after seccomp_install. */
+ * A user other than root keeps no capability: the kernel clears them at setresuid, confine_privileges makes sure. Landlock and seccomp need CAP_SYS_ADMIN in the user namespace (or no_new_privs), so both come before the ids change. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +21,10 @@ struct confine_plan {
         bool no_new_privs;
         unsigned securebits;
         struct rlimit nofile, core, memlock, nproc;
-        int landlock_fd;           /* a ruleset shared by all sandboxes, owned by confine_init's caller process; -1 = none */
+        /* Signals and abstract sockets stay inside: for helpers (outside the PID namespace) and PROFILE_FETCH (in the host's
+         * network), where the kernel has Landlock ABI 6. Not for payloads: each exec would be a domain of its own, and one
+         * could not signal or trace what another started. -1 = none; shared by all plans, never closed. */
+        int landlock_fd;
 };
 
 /* Capabilities that a profile keeps at most, as a mask of 1 << CAP_x. Helpers: CHOWN, DAC_OVERRIDE, FOWNER. */

@@ -1,7 +1,7 @@
 /* System call filters.
  *
  * An allow-list: what the table does not name is ENOSYS, as on a kernel that lacks it, so that libraries fall back; what
- * is refused on purpose is EPERM. Foreign ABIs (i386, x32) are ENOSYS. Programs are built once by seccomp_init, in the
+ * is refused on purpose is EPERM. Foreign ABIs (i386, x32) are ENOSYS. Programs are built once by seccomp_prepare, in the
  * spawner; a child then needs one system call. See the table in seccomp_table.c.
  *
  * No io_uring, keyctl, bpf, userfaultfd, perf, kexec, modules, swap, clocks, mounts, setns, unshare or clone with
@@ -18,8 +18,8 @@ enum seccomp_kind {
         SECCOMP_KIND_MAX,
 };
 
-int seccomp_init(struct error *e);                              /* builds the programs; idempotent */
-/* Static storage once seccomp_init succeeded. */
+int seccomp_prepare(struct error *e);                              /* builds the programs; idempotent */
+/* Static storage once seccomp_prepare succeeded. */
 const struct sock_fprog *seccomp_program(enum seccomp_kind kind);
 /* In the child, last before execve: one system call, no allocation. Needs no_new_privs or CAP_SYS_ADMIN in its user namespace. */
 int seccomp_install(const struct sock_fprog *prog);

@@ -289,7 +289,7 @@ static int start(struct spawn *sp, int socket, struct error *e) {
         if (r == 0)
                 r = open_host_image(sp, e);
         if (r == 0)
-                r = seccomp_init(e);
+                r = seccomp_prepare(e);
         if (r == 0)
                 r = idrange_allocator_open(id_base, NULL, &sp->ranges, e);
         if (r == 0)

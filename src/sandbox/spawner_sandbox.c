@@ -41,7 +41,7 @@ static void on_oom(struct spawn *sp, struct watch *w, uint32_t events) {
         struct cgroup_events ev;
         cgroup_oom_clear(c->cgroup);
         cgroup_read_events(c->cgroup, &ev);
-        if (ev.oom_kill > 0)
+        if (ev.oom > 0)
                 cell_limit(sp, c, LIMIT_MEMORY);
 }
 
