@@ -191,9 +191,15 @@ static void on_gone(struct sandbox *s, const struct sandbox_end *end, void *user
 
 static const struct sandbox_callbacks callbacks = {.ready = on_ready, .failed = on_failed, .limit = on_limit, .gone = on_gone};
 
+/* What a run writes goes to memory while the machine could hold all of it, else to a disk image. */
+static enum sandbox_upper upper_for(const struct sandbox_limits *l) {
+        uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+        return l->disk_bytes <= memory / 2 ? UPPER_TMPFS : UPPER_DISK;
+}
+
 static int start_sandbox(struct score_task *t, struct error *e) {
         struct sandbox_spec spec = {
-                .id = t->id, .profile = PROFILE_SCORE, .image = t->req.image, .layers = t->tree->layers, .upper = UPPER_TMPFS,
+                .id = t->id, .profile = PROFILE_SCORE, .image = t->req.image, .layers = t->tree->layers, .upper = upper_for(&t->req.limits),
                 .network = t->req.network, .limits = t->req.limits, .files = t->files.at, .n_files = t->files.n,
         };
         t->state = STATE_SANDBOX;
