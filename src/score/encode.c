@@ -150,6 +150,7 @@ static void put_verdict(struct json_writer *w, const struct score_record *r) {
         json_field_bool(w, "resolved", score_resolved(r));
         json_field_bool(w, "timed_out", r->outcome == OUTCOME_TIMEOUT || r->timed_out);
         put_error(w, r);
+        json_field_text(w, "reason", r->error_message);
         json_put_key(w, "limits_hit");
         json_begin_array(w);
         for (int i = 0; i < LIMIT_KIND_MAX; i++)

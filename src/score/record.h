@@ -49,7 +49,8 @@ struct score_record {
         uint64_t timeout_ms;
         /* what happened: facts */
         bool cancelled;
-        char *error_code, *error_message;      /* infra_error only (code of the wire and its reason); message also for the other failures: why */
+        char *error_code;                      /* infra_error only: code of the wire */
+        char *error_message;                   /* why it came to this outcome, for a person (also patch_rejected and the other failures); NULL = nothing to say */
         int exit_code;                         /* of the test command; 128+n for a signal */
         bool ran;                              /* the test command ran to an exit status */
         bool timed_out;

@@ -51,7 +51,7 @@ static void every_key_is_there(void **state) {
         static const char *const keys[] = {
                 "task_id", "status", "mode", "repo_url", "base_commit", "test_command", "image", "timeout", "exit_code", "stdout", "stderr",
                 "tests_passed", "tests_failed", "lint_errors", "lint_output", "patch_diff", "patch_similarity", "execution_time",
-                "patch_applied", "test_patch_applied", "result_files", "outcome", "limits_hit", "integrity", "error", "resolved", "timed_out",
+                "patch_applied", "test_patch_applied", "result_files", "outcome", "limits_hit", "integrity", "error", "reason", "resolved", "timed_out",
                 "tests", "fail_to_pass", "pass_to_pass", "unverified", "flaky", "cached", "patch_rung", "restored", "report_channel", "usage",
                 "timing", "log_url", "evidence", "provenance",
         };
@@ -68,7 +68,7 @@ static void every_key_is_there(void **state) {
 
 static void what_does_not_apply_is_null(void **state) {
         static const char *const nulls[] = {
-                "image", "lint_errors", "lint_output", "patch_diff", "patch_similarity", "result_files", "error", "fail_to_pass", "pass_to_pass",
+                "image", "lint_errors", "lint_output", "patch_diff", "patch_similarity", "result_files", "error", "reason", "fail_to_pass", "pass_to_pass",
                 "evidence",
         };
         struct fixture *f = *state;
@@ -108,6 +108,17 @@ static void failed_is_minus_one_with_the_reason(void **state) {
         check(f, "stderr", "\"warn\\nTimed out after 300 s\"");
         check(f, "error", "null");
         check(f, "timed_out", "true");
+}
+
+static void a_rejected_patch_says_why(void **state) {
+        struct fixture *f = *state;
+        f->r.outcome = OUTCOME_PATCH_REJECTED;
+        f->r.error_message = strdup("a.py: hunk 1 does not apply");
+        encode(f);
+        check(f, "status", "\"completed\"");
+        check(f, "reason", "\"a.py: hunk 1 does not apply\"");
+        check(f, "stderr", "\"\"");
+        check(f, "error", "null");
 }
 
 static void infra_error_has_code_and_message(void **state) {
@@ -194,7 +205,7 @@ static void echo_hides_credentials(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 T(every_key_is_there), T(what_does_not_apply_is_null), T(completed_keeps_the_exit_status), T(failed_is_minus_one_with_the_reason),
-                T(infra_error_has_code_and_message), T(counts_are_of_outcomes), T(bytes_that_are_not_utf8_are_carried),
+                T(infra_error_has_code_and_message), T(a_rejected_patch_says_why), T(counts_are_of_outcomes), T(bytes_that_are_not_utf8_are_carried),
                 T(expectations_and_findings_are_spelled_out), T(numbers_are_rounded_as_the_wire_says), T(over_the_limit_is_an_error),
                 T(echo_hides_credentials),
         };
