@@ -314,7 +314,8 @@ static int open_mount(struct build *b, const struct sandbox_mount *m) {
         struct cell *c = b->cell;
         uint64_t attrs = INNER_ATTRS;
         if (m->class == MOUNT_SOURCE)
-                return own(b, clone_source(b->sp, m->fd, attrs | MOUNT_ATTR_RDONLY, c->seat->user_ns));
+                /* Not id-mapped: what is inside reads it as a stranger, as the daemon could, and not as its owner. */
+                return own(b, clone_source(b->sp, m->fd, attrs | MOUNT_ATTR_RDONLY, -1));
         if (!b->sp->layers)
                 return -ENOENT;
         int dir = own(b, layer_mirror_open(b->sp->layers, m->id)), map;
@@ -323,7 +324,7 @@ static int open_mount(struct build *b, const struct sandbox_mount *m) {
         int r = seat_map(c->seat, layer_mirror_owner(b->sp->layers), &map, &b->f->error);
         if (r < 0)
                 return r;
-        return own(b, mount_clone(dir, "", attrs | (c->spec.profile == PROFILE_FETCH ? 0 : MOUNT_ATTR_RDONLY), map));
+        return own(b, mount_clone(dir, "", attrs | (m->writable ? 0 : MOUNT_ATTR_RDONLY), map));
 }
 
 static int add_mounts(struct build *b) {

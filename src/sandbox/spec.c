@@ -34,6 +34,7 @@ int sandbox_spec_encode(const struct sandbox_spec *s, bool direct, struct buf *b
                 TRY(wire_put_str(b, s->mounts[i].id));
                 TRY(put_fd(b, s->mounts[i].class == MOUNT_SOURCE ? s->mounts[i].fd : -1, fds, n_fds));
                 TRY(wire_put_str(b, s->mounts[i].target));
+                TRY(wire_put_u32(b, s->mounts[i].writable));
         }
         TRY(wire_put_u32(b, (uint32_t)s->n_files));
         for (size_t i = 0; i < s->n_files; i++) {
@@ -61,6 +62,7 @@ static void get_lists(struct message *m, struct sandbox_spec *s) {
                 mounts[i].id = wire_get_str(w);
                 mounts[i].fd = get_fd(m);
                 mounts[i].target = wire_get_str(w);
+                mounts[i].writable = wire_get_u32(w) != 0;
         }
         s->n_files = wire_get_u32(w);
         if (s->n_files > SPEC_FILES_MAX)
@@ -163,6 +165,8 @@ static int check_lists(const struct sandbox_spec *s, struct error *e) {
                 struct stat st;
                 if (m->class >= MOUNT_CLASS_MAX || !path_ok(m->target) || (source ? m->fd < 0 : !name_ok(m->id, 64, NULL, true)))
                         return bad(e, "mounts");
+                if (m->writable && (source || s->profile != PROFILE_FETCH))
+                        return bad(e, "mounts.writable");
                 if (source && (fstat(m->fd, &st) < 0 || !S_ISDIR(st.st_mode)))
                         return bad(e, "mounts.fd");
                 mirror |= m->class == MOUNT_MIRROR;

@@ -118,8 +118,8 @@ int box_start(struct spawner *sp, const struct box_spec *spec, box_done done, vo
         int r = copy_list(spec->argv, &b->argv);
         r = r ? r : copy_list(spec->env, &b->env);
         r = r ? r : (b->cwd = strdup(spec->cwd)) ? 0 : -ENOMEM;
-        r = r ? r : capture_init(&b->out, BOX_OUT_MAX, 0, 0, -1);
-        r = r ? r : capture_init(&b->err, 0, BOX_TAIL_MAX, 0, -1);
+        r = r ? r : capture_init(&b->out, BOX_OUT_MAX, 0, BOX_OUTPUT_LIMIT, -1);
+        r = r ? r : capture_init(&b->err, 0, BOX_TAIL_MAX, BOX_OUTPUT_LIMIT, -1);
         if (r < 0)
                 error_set(e, r, "start a command");
         else

@@ -6,6 +6,7 @@
 
 #define BOX_OUT_MAX 65536          /* of standard output, from its beginning */
 #define BOX_TAIL_MAX 16384         /* of standard error, from its end */
+#define BOX_OUTPUT_LIMIT (64ull << 20)     /* bytes of a stream after which the command is killed */
 
 struct box;
 

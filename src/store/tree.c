@@ -326,7 +326,7 @@ int tree_acquire(struct tree_store *ts, const struct tree_request *req, tree_don
                 error_set(e, r, "prepare a tree");
         if (r == 0) {
                 struct error image_error;
-                t->image_missing = image_digest(req->image, t->image_digest, &image_error) < 0;
+                t->image_missing = image_digest(ts->spawner, req->image, t->image_digest, &image_error) < 0;
         }
         if (r < 0) {
                 ticket_free(t);
