@@ -172,7 +172,7 @@ static void files_appear_below_run_brig(void **state) {
         box_destroy(&b);
 }
 
-static void a_source_directory_is_mounted_read_only(void **state) {
+static void a_source_directory_is_read_only_and_read_as_a_stranger(void **state) {
         struct box b;
         struct run r;
         struct sandbox_spec spec = box_spec();
@@ -182,17 +182,23 @@ static void a_source_directory_is_mounted_read_only(void **state) {
         int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
         assert_int_equal(write(file, "theirs\n", 7), 7);
         close(file);
+        char secret[64];
+        snprintf(secret, sizeof secret, "%s/secret", dir);
+        close(open(secret, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        assert_int_equal(chmod(dir, 0755), 0);
         int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         const struct sandbox_mount mounts[] = { { .class = MOUNT_SOURCE, .fd = fd, .target = "/mnt/a/b" } };
         spec.mounts = mounts;
         spec.n_mounts = 1;
         box_create(*state, &b, &spec);
-        run_sh(&b, &r, "cat /mnt/a/b/file; stat -c %u /mnt/a/b/file; (echo x > /mnt/a/b/new) 2>/dev/null; ls /mnt/a/b");
-        assert_string_equal(run_out(&r), "theirs\n0\nfile");
+        run_sh(&b, &r, "cat /mnt/a/b/file; stat -c %u /mnt/a/b/file; cat /mnt/a/b/secret 2>/dev/null || echo refused; "
+                       "(echo x > /mnt/a/b/new) 2>/dev/null; ls /mnt/a/b");
+        assert_string_equal(run_out(&r), "theirs\n65534\nrefused\nfile\nsecret");
         run_release(&r);
         box_destroy(&b);
         close(fd);
         unlink(path);
+        unlink(secret);
         rmdir(dir);
 }
 
@@ -278,7 +284,7 @@ int main(void) {
                 cmocka_unit_test(both_streams_may_share_a_capture),
                 cmocka_unit_test(execs_run_side_by_side),
                 cmocka_unit_test(files_appear_below_run_brig),
-                cmocka_unit_test(a_source_directory_is_mounted_read_only),
+                cmocka_unit_test(a_source_directory_is_read_only_and_read_as_a_stranger),
                 cmocka_unit_test(the_host_image_has_its_tools),
                 cmocka_unit_test(root_inside_may_write_anywhere_and_nothing_reaches_the_host),
                 cmocka_unit_test(a_single_command_may_be_pid_1),
