@@ -1,0 +1,65 @@
+"""Whatever was accepted ends in exactly one record, whoever dies."""
+import os
+import signal
+
+from brigd import until
+
+ONE_AT_A_TIME = {"BRIG_QUEUE_RUNNING_MAX": "1"}
+
+
+def test_queued_and_running_tasks_end_in_one_record_after_kill_9(brig, repository):
+    d = brig(**ONE_AT_A_TIME)
+    tasks = [d.submit(repository.takes(2)) for _ in range(4)]
+    d.until_running(tasks[0])
+    d.kill()
+    d.start()
+    records = [d.result(task) for task in tasks]
+    assert [r["status"] for r in records] == ["completed"] * 4
+    assert d.query("SELECT count(*) FROM jobs") == [(4,)]
+    assert d.query("SELECT count(*) FROM records") == [(4,)]
+
+
+def test_a_task_that_was_running_twice_is_interrupted_and_the_rest_runs(brig, repository):
+    d = brig(**ONE_AT_A_TIME)
+    victim = d.submit(repository.takes(30))
+    other = d.submit(repository.takes(0))
+    for _ in range(2):
+        d.until_running(victim)
+        d.kill()
+        d.start()
+    record = d.result(victim)
+    assert (record["outcome"], record["status"], record["exit_code"]) == ("infra_error", "failed", -1)
+    assert record["error"]["code"] == "interrupted"
+    assert d.result(other)["status"] == "completed"
+
+
+def test_a_daemon_that_dies_leaves_nothing_and_the_neighbour_alone(brig, repository):
+    dies, neighbour = brig(**ONE_AT_A_TIME), brig(**ONE_AT_A_TIME)
+    theirs = neighbour.until_running(neighbour.submit(repository.takes(3)))
+    dies.until_running(dies.submit(repository.takes(60)))
+    assert dies.instance != neighbour.instance
+    dies.kill()                            # asserts that nothing of it is left
+    dies.start("--drain-grace=0")          # and its start sweeps only its own
+    assert neighbour.result(theirs)["status"] == "completed"
+
+
+def test_when_the_spawner_dies_what_ran_is_interrupted_and_the_daemon_ends(brig, repository):
+    d = brig(**ONE_AT_A_TIME)
+    victim = d.until_running(d.submit(repository.takes(60)))
+    queued = d.submit(repository.takes(0))
+    os.kill(d.spawner(), signal.SIGKILL)
+    assert d.wait() not in (0, None)
+    d.start()                              # sweeps what the spawner could not
+    record = d.result(victim)
+    assert (record["outcome"], record["error"]["code"]) == ("infra_error", "interrupted")
+    assert d.result(queued)["status"] == "completed"
+
+
+def test_a_second_start_sweeps_run_directories_without_a_task(brig):
+    d = brig()
+    d.stop()
+    stray = d.home / "runs" / "11111111-1111-4111-8111-111111111111"
+    stray.mkdir()
+    os.chown(stray, (d.home / "runs").stat().st_uid, (d.home / "runs").stat().st_gid)
+    d.start()
+    until(lambda: not stray.exists(), "the stray directory goes")
