@@ -8,4 +8,5 @@
 struct api {
         uv_loop_t *loop;
         struct engine *engine;
+        struct http_server *http;      /* the server that serves it; NULL while there is none */
 };

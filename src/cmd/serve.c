@@ -9,6 +9,7 @@
 
 #include "api/api.h"
 #include "api/executor.h"
+#include "api/ops.h"
 #include "base/log.h"
 #include "cmd/verbs.h"
 #include "engine/settings.h"
@@ -48,6 +49,7 @@ static int configure(struct daemon *d, int argc, char **argv, struct error *e) {
 
 static void log_request(const struct http_request *r, int status, uint64_t ms, void *user) {
         char code[16], took[24];
+        ops_count_request(status);
         snprintf(code, sizeof code, "%d", status);
         snprintf(took, sizeof took, "%llu", (unsigned long long)ms);
         log_event(status >= 500 ? LOG_WARN : LOG_DEBUG, "http.request", "method", http_method(r), "path", http_path(r), "status", code, "ms", took,
@@ -55,13 +57,14 @@ static void log_request(const struct http_request *r, int status, uint64_t ms, v
 }
 
 static int collect_routes(struct daemon *d, size_t *ret_n) {
-        size_t n = 0;
-        const struct http_route *executor = executor_routes(&n);
-        d->routes = calloc(n, sizeof *d->routes);
+        size_t n = 0, more = 0;
+        const struct http_route *executor = executor_routes(&n), *ops = ops_routes(&more);
+        d->routes = calloc(n + more, sizeof *d->routes);
         if (!d->routes)
                 return -ENOMEM;
         memcpy(d->routes, executor, n * sizeof *executor);
-        *ret_n = n;
+        memcpy(d->routes + n, ops, more * sizeof *ops);
+        *ret_n = n + more;
         return 0;
 }
 
@@ -79,6 +82,7 @@ static int start_http(struct daemon *d, struct error *e) {
         };
         http_limits_default(&hc.limits);
         r = http_server_start(&d->loop, &hc, &d->http, e);
+        d->api.http = d->http;
         if (r == 0 && !http_server_checks_peers(d->http))
                 log_event(LOG_WARN, "http.peers_unchecked", "why", "the kernel does not tell who is at the other end of a loopback connection", NULL);
         return r;
@@ -102,7 +106,7 @@ static void stop_signals(struct daemon *d) {
 
 static void http_stopped(void *user) {
         struct daemon *d = user;
-        d->http = NULL;
+        d->http = d->api.http = NULL;
         engine_free(d->api.engine);
         d->api.engine = NULL;
         stop_signals(d);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/metrics.h"
 #include "engine/rundir.h"
 #include "engine/tasks_internal.h"
 #include "base/fields.h"
@@ -68,6 +69,7 @@ void task_fault(struct task *t, const char *code, const char *message) {
                 t->ts->cfg.fatal("no memory to make a record", t->ts->cfg.user);
                 return;
         }
+        metrics_add(METRIC_INFRA_ERRORS, code, 1);
         log_event(LOG_ERROR, "task.fault", "task", t->id, "code", code, "message", message, NULL);
         record_end(t, OUTCOME_INFRA_ERROR, &text);
 }
@@ -93,6 +95,7 @@ static void recorded(int r, void *user) {
                 record_failed(t, r);
                 return;
         }
+        metrics_add(METRIC_TASKS_FINISHED, outcome_to_string((int)t->outcome), 1);
         log_event(LOG_INFO, "task.finished", "task", t->id, "outcome", outcome_to_string((int)t->outcome), NULL);
         free(t->record);
         t->record = NULL;
@@ -165,6 +168,15 @@ static void requeue(struct task *t) {
                 requeued(-ENOMEM, t);
 }
 
+static void measure(const struct score_record *rec) {
+        metrics_observe(METRIC_QUEUE_WAIT, (double)rec->queued_ms / 1000);
+        metrics_observe(METRIC_SCORE, (double)rec->execution_ms / 1000);
+        if (rec->ran)
+                metrics_observe(METRIC_EXEC, (double)rec->test_ms / 1000);
+        if (rec->outcome == OUTCOME_INFRA_ERROR)
+                metrics_add(METRIC_INFRA_ERRORS, rec->error_code, 1);
+}
+
 static void scored(struct score_record *rec, void *user) {
         struct task *t = user;
         t->run = NULL;
@@ -181,6 +193,7 @@ static void scored(struct score_record *rec, void *user) {
                 return;
         }
         rec->queued_ms = t->queued_ms;
+        measure(rec);
         _cleanup_buf_ struct buf text = BUF_INIT(RECORD_MAX);
         int r = encode(t, rec, &text);
         if (r < 0)

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "engine/rundir.h"
 #include "engine/tasks_internal.h"
 
@@ -279,6 +280,7 @@ static void accept_task(struct submission *s) {
         struct task *t = TAKE_PTR(s->task);
         char id[37];
         memcpy(id, t->id, sizeof id);
+        metrics_add(METRIC_TASKS_SUBMITTED, NULL, 1);
         ASSERT(map_add(&ts->map, &t->node) == 0);
         int r = queue_push(ts->queue, t->id, s->tenant, s->priority);
         if (r < 0)

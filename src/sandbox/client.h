@@ -51,6 +51,7 @@ struct sandbox {
         struct sandbox_exec *first;        /* direct */
         void (*killed)(struct sandbox *s, void *user); void *killed_user;
         uv_timer_t wall;
+        uint64_t asked_ns;             /* when its creation was asked for */
         uint64_t started_ms;
         bool hit[LIMIT_KIND_MAX];
         bool has_end;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "sandbox/client.h"
 #include "sandbox/spec.h"
 
@@ -68,6 +69,7 @@ static void on_created(struct sandbox *s, struct message *m) {
         s->handle = m->handle;
         s->state = SANDBOX_READY;
         s->started_ms = now_ms();
+        metrics_observe(METRIC_CREATE, (double)(now_ns() - s->asked_ns) / (double)NS_PER_S);
         if (s->destroy_wanted) {
                 s->state = SANDBOX_DESTROYING;
                 client_send(s->spawner, REQ_DESTROY, 0, s->handle, NULL, NULL, 0);
@@ -147,7 +149,7 @@ static int create(struct spawner *sp, const struct sandbox_spec *spec, const str
         _cleanup_buf_ struct buf b = BUF_INIT(MESSAGE_BODY_MAX);
         if (!s)
                 return error_set(e, -ENOMEM, "create a sandbox");
-        *s = (struct sandbox){ .spawner = sp, .cb = *cb, .user = user, .limits = spec->limits };
+        *s = (struct sandbox){ .spawner = sp, .cb = *cb, .user = user, .limits = spec->limits, .asked_ns = now_ns() };
         s->end.usage = (struct sandbox_usage){ -1, -1, -1, -1, -1 };
         struct sandbox_exec *x = NULL;
         r = sandbox_spec_encode(spec, first != NULL, &b, fds, &n_fds);

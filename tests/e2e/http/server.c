@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/metrics.h"
 #include "http/server.h"
 
 #define HELD_MAX 256
@@ -147,6 +148,16 @@ static void stream(struct http_request *r, void *user) {
         stream_more(s);
 }
 
+static void metrics(struct http_request *r, void *user) {
+        struct buf b = BUF_INIT(1u << 20);
+        metrics_add(METRIC_TASKS_FINISHED, "a\"b", 1);
+        metrics_observe(METRIC_SCORE, 1.5);
+        if (metrics_write(&b) < 0)
+                http_respond_error(r, 500, "no room");
+        else
+                http_respond_buf(r, 200, "text/plain; version=0.0.4", &b);
+}
+
 static void nothing(struct http_request *r, void *user) {
         http_respond(r, 204, NULL, NULL, 0);
 }
@@ -163,6 +174,7 @@ static const struct http_route routes[] = {
         { "GET", "/counts", counts, false, NULL },
         { "GET", "/big", big, false, NULL },
         { "GET", "/stream", stream, false, NULL },
+        { "GET", "/metrics", metrics, false, NULL },
         { "DELETE", "/hello", nothing, false, NULL },
 };
 

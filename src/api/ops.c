@@ -1,0 +1,56 @@
+#include "api/ops.h"
+#include "base/metrics.h"
+
+#define METRICS_TEXT_MAX (256 * 1024)
+
+static void say(struct http_request *r, int status, const char *word) {
+        char b[64];
+        http_respond(r, status, "application/json", b, (size_t)snprintf(b, sizeof b, "{\"status\":\"%s\"}", word));
+}
+
+static void get_healthz(struct http_request *r, void *user) {
+        say(r, 200, "ok");
+}
+
+static void get_readyz(struct http_request *r, void *user) {
+        const struct api *a = user;
+        struct engine_stats s;
+        engine_stats(a->engine, &s);
+        if (s.draining)
+                say(r, 503, "draining");
+        else if (s.disk_low)
+                say(r, 503, "disk_full");
+        else
+                say(r, 200, "ready");
+}
+
+static void get_metrics(struct http_request *r, void *user) {
+        const struct api *a = user;
+        struct engine_stats s;
+        engine_stats(a->engine, &s);
+        metrics_set(METRIC_TASKS_QUEUED, (double)s.queued);
+        metrics_set(METRIC_TASKS_RUNNING, (double)s.running);
+        if (a->http)
+                metrics_set(METRIC_HTTP_CONNECTIONS, (double)http_server_connections(a->http));
+        _cleanup_buf_ struct buf b = BUF_INIT(METRICS_TEXT_MAX);
+        if (metrics_write(&b) < 0)
+                http_respond_error(r, 500, "Cannot write the metrics");
+        else
+                http_respond_buf(r, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
+}
+
+void ops_count_request(int status) {
+        char code[8];
+        snprintf(code, sizeof code, "%d", status);
+        metrics_add(METRIC_HTTP_REQUESTS, code, 1);
+}
+
+const struct http_route *ops_routes(size_t *ret_n) {
+        static const struct http_route routes[] = {
+                { .method = "GET", .pattern = "/healthz", .handler = get_healthz, .open = true },
+                { .method = "GET", .pattern = "/readyz", .handler = get_readyz, .open = true },
+                { .method = "GET", .pattern = "/metrics", .handler = get_metrics },
+        };
+        *ret_n = ARRAY_SIZE(routes);
+        return routes;
+}
