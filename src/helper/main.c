@@ -7,6 +7,7 @@
 #include "helper/verbs.h"
 
 static const struct helper_verb verbs[] = {
+        { "apply", verb_apply },
         { "remove-tree", verb_remove_tree },
         { "true", verb_true },
 };

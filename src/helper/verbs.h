@@ -14,4 +14,6 @@ struct helper_verb { const char *name; int (*run)(int argc, char **argv); };
 
 /* remove-tree PATH: removes a directory (or file) below the root and all in it, never following a link. Absent is fine. */
 int verb_remove_tree(int argc, char **argv);
+/* apply: patches, restores and tests' files of one task; request and report at descriptors from 5 on (score/apply_wire.h). */
+int verb_apply(int argc, char **argv);
 int verb_true(int argc, char **argv);

@@ -1,0 +1,314 @@
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/strv.h"
+#include "score/apply_config.h"
+#include "score/apply_job.h"
+#include "score/apply_tree.h"
+#include "score/apply_wire.h"
+#include "score/diff.h"
+
+struct state {
+        struct apply_job *j;
+        char **touched, **tests;               /* sorted */
+        char **done; size_t n_done;            /* reset so far */
+        struct error *e;
+};
+
+static int no_memory(struct state *s) { return error_set(s->e, -ENOMEM, "applying"); }
+
+static int emit(struct state *s, enum apply_frame type, const char *text) {
+        int r = frame_adds(s->j->out, type, text);
+        return r < 0 ? error_set(s->e, r, "reporting") : 0;
+}
+
+/* Findings are cut off with the report's room; what they say of weight is kept by the first of them. */
+static int emit_finding(struct state *s, enum apply_weight weight, const char *kind, const char *path, const char *detail) {
+        _cleanup_buf_ struct buf b = BUF_INIT(16384);
+        int r = buf_printf(&b, "%d%s", weight, kind);
+        if (r == 0) r = buf_add(&b, "", 1);
+        if (r == 0) r = buf_adds(&b, path);
+        if (r == 0) r = buf_add(&b, "", 1);
+        if (r == 0) r = buf_adds(&b, detail);
+        if (r == 0) r = frame_add(s->j->out, FRAME_FINDING, b.data, b.len);
+        return r < 0 ? error_set(s->e, r, "reporting") : 0;
+}
+
+/* In the list, or below a directory in it. */
+static bool covers(char **list, const char *path) {
+        for (; list && *list; list++) {
+                size_t n = strlen(*list);
+                while (n > 0 && (*list)[n - 1] == '/')
+                        n--;
+                if (n > 0 && strncmp(*list, path, n) == 0 && (path[n] == 0 || path[n] == '/'))
+                        return true;
+        }
+        return false;
+}
+
+static int compare_strings(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static bool has(char **sorted, const char *path) {
+        return sorted && bsearch(&path, sorted, strv_len((const char *const *)sorted), sizeof *sorted, compare_strings);
+}
+
+static bool is_room(int r) { return r == -ENOSPC || r == -EDQUOT || r == -EFBIG; }
+
+/* ---- the agent's patch --------------------------------------------------------------------------------------------------- */
+
+static int put_back(struct state *s, char **paths) {
+        bool changed;
+        for (; paths && *paths; paths++) {
+                int r = tree_reset(s->j->tree, s->j->base, *paths, &changed, s->e);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static int plan_touched(struct state *s, const struct patch_plan *plan) {
+        size_t n = 0;
+        int r = strv_ensure(&s->touched);
+        for (size_t i = 0; i < plan->n && r == 0; i++)
+                r = strv_append_take(&s->touched, &n, strdup(plan->items[i].path));
+        return r < 0 ? no_memory(s) : 0;
+}
+
+static int reject(struct state *s, int code, const char *why) {
+        s->touched = strv_free(s->touched);
+        return emit(s, code == -EPERM ? FRAME_REFUSED : FRAME_REJECTED, why);
+}
+
+static int write_plan(struct state *s, const struct patch_plan *plan) {
+        struct error why;
+        char text[8];
+        int r = plan_touched(s, plan);
+        if (r < 0)
+                return r;
+        int w = tree_write(s->j->tree, plan, &why);
+        if (w < 0) {
+                if ((r = put_back(s, s->touched)) < 0)
+                        return r;
+                if (w != -EBADMSG && !is_room(w) && w != -ENAMETOOLONG)
+                        return error_say(s->e, w, "%s", why.text);
+                return reject(s, w, why.text);
+        }
+        snprintf(text, sizeof text, "%d", plan->rung);
+        r = emit(s, FRAME_RUNG, text);
+        for (size_t i = 0; i < plan->n && r == 0; i++)
+                r = emit(s, FRAME_TOUCHED, plan->items[i].path);
+        for (size_t i = 0; i < plan->n_notes && r == 0; i++)
+                r = emit_finding(s, WEIGHT_NOTE, "patch_section_dropped", "", plan->notes[i]);
+        return r;
+}
+
+static int undo(struct state *s) {
+        _cleanup_strv_ char **paths = NULL;
+        struct error ignored;
+        if (patch_paths(s->j->patch, s->j->patch_len, &paths, &ignored) == 0) {
+                int r = put_back(s, paths);
+                if (r < 0)
+                        return r;
+        }
+        return reject(s, -EPERM, s->j->undo);
+}
+
+static int agent_stage(struct state *s) {
+        struct apply_job *j = s->j;
+        CLEANUP(plan_release) struct patch_plan plan = { 0 };
+        struct patch_source src = { tree_source_read, &j->tree };
+        struct error why = { 0 };
+        if (j->undo)
+                return undo(s);
+        int r = patch_plan(j->patch, j->patch_len, j->mode, &src, &plan, &why);
+        if (r == -EPERM || r == -EBADMSG)
+                return reject(s, r, why.text);
+        if (r < 0)
+                return error_say(s->e, r, "%s", why.text);
+        return write_plan(s, &plan);
+}
+
+/* ---- the diff ---------------------------------------------------------------------------------------------------------------- */
+
+static int load_side(int root, const char *path, struct entry *en, struct diff_side *ret) {
+        int r = tree_read(root, path, en);
+        if (r < 0)
+                return r;
+        bool plain = en->type == ENTRY_FILE || en->type == ENTRY_LINK;
+        *ret = (struct diff_side){ .exists = plain, .data = en->data, .len = en->len };
+        ret->mode = en->type == ENTRY_LINK ? S_IFLNK : S_IFREG | (en->exec ? 0755 : 0644);
+        return 0;
+}
+
+static int diff_stage(struct state *s) {
+        _cleanup_buf_ struct buf b = BUF_INIT(s->j->diff_max);
+        int r = 0;
+        for (char **p = s->touched; p && *p && r == 0; p++) {
+                CLEANUP(entry_release) struct entry old = { 0 }, new = { 0 };
+                struct diff_side a, z;
+                r = load_side(s->j->base, *p, &old, &a);
+                if (r == 0) r = load_side(s->j->tree, *p, &new, &z);
+                if (r == -EFBIG) {      /* too large to be shown */
+                        r = 0;
+                        continue;
+                }
+                if (r == 0) r = diff_file(*p, &a, &z, &b);
+        }
+        bool cut = r == -ENOSPC;
+        if (r < 0 && !cut)
+                return error_set(s->e, r, "making the diff");
+        while (cut && b.len > 0 && b.data[b.len - 1] != '\n')
+                b.len--;
+        r = frame_add(s->j->out, cut ? FRAME_DIFF_CUT : FRAME_DIFF, buf_str(&b), b.len);
+        return r < 0 ? error_set(s->e, r, "reporting") : 0;
+}
+
+/* ---- back to base ------------------------------------------------------------------------------------------------------------ */
+
+static int reset(struct state *s, const char *path, const char *kind, const char *detail) {
+        bool changed = false;
+        int r = tree_reset(s->j->tree, s->j->base, path, &changed, s->e);
+        if (r < 0 || !changed)
+                return r;
+        r = emit(s, FRAME_RESTORED, path);
+        return r == 0 ? emit_finding(s, WEIGHT_SUSPECT, kind, path, detail) : r;
+}
+
+static int reset_stage(struct state *s) {
+        int r = 0;
+        for (char **p = s->tests; p && *p && r == 0; p++)
+                r = reset(s, *p, "test_file_edited", "a path of the test patch; put back to base before it was applied");
+        for (char **p = s->j->protect; p && *p && r == 0; p++)
+                if (!has(s->tests, *p))
+                        r = reset(s, *p, "protected_path_edited", "put back to base");
+        for (char **p = s->touched; p && *p && r == 0; p++)
+                if (covers(s->j->protect, *p) && !strv_contains((const char *const *)s->j->protect, *p) && !has(s->tests, *p))
+                        r = reset(s, *p, "protected_path_edited", "put back to base");
+        return r;
+}
+
+/* ---- what configures the runner ----------------------------------------------------------------------------------------------- */
+
+static bool exists(int root, const char *dir, size_t dir_len, const char *name, size_t name_len, const char *rest) {
+        char path[PATCH_PATH_MAX + 32];
+        CLEANUP(entry_release) struct entry en = { 0 };
+        if (snprintf(path, sizeof path, "%.*s%.*s%s", (int)dir_len, dir, (int)name_len, name, rest) >= (int)sizeof path)
+                return false;
+        return tree_read(root, path, &en) == 0 && (en.type == ENTRY_FILE || en.type == ENTRY_LINK || en.type == ENTRY_DIR);
+}
+
+/* A module that the base did not have, in a directory that can be on Python's path: one that is no package itself. */
+static bool is_shadow(struct state *s, const char *path, const char *module, size_t len, size_t dir_len) {
+        if (dir_len > 0 && exists(s->j->tree, path, dir_len, "", 0, "__init__.py"))
+                return false;
+        return !exists(s->j->base, path, dir_len, module, len, ".py") && !exists(s->j->base, path, dir_len, module, len, "") &&
+               exists(s->j->tree, path, 0, path, strlen(path), "");
+}
+
+static int emit_config(struct state *s, const char *path, const struct entry *was) {
+        _cleanup_buf_ struct buf b = BUF_INIT(APPLY_CONFIG_BYTES_MAX + PATCH_PATH_MAX + 2);
+        bool there = was->type == ENTRY_FILE && was->len <= APPLY_CONFIG_BYTES_MAX;
+        int r = buf_add(&b, path, strlen(path) + 1);
+        if (r == 0) r = buf_addc(&b, there ? '+' : '-');
+        if (r == 0 && there) r = buf_add(&b, was->data, was->len);
+        if (r == 0) r = frame_add(s->j->out, FRAME_CONFIG, b.data, b.len);
+        return r < 0 ? error_set(s->e, r, "reporting") : 0;
+}
+
+static int shared_file(struct state *s, const char *path, unsigned *n) {
+        CLEANUP(entry_release) struct entry was = { 0 }, now = { 0 };
+        int r = tree_read(s->j->base, path, &was);
+        if (r == 0) r = tree_read(s->j->tree, path, &now);
+        if (r < 0 && r != -EFBIG)
+                return error_set(s->e, r, "read %s", path);
+        /* Beyond the cap no base section can be handed over: the file itself goes back instead. */
+        if ((*n)++ >= APPLY_CONFIG_FILES_MAX || r == -EFBIG)
+                return reset(s, path, "runner_config_changed", "one of many shared configuration files; put back to base");
+        r = emit_config(s, path, &was);
+        if (r < 0 || config_same_section(path, was.data, was.len, now.data, now.len))
+                return r;
+        return emit_finding(s, WEIGHT_SUSPECT, "runner_section_changed", path, "the runner's section changed; the file stays as patched, the run uses the section of the base");
+}
+
+static int config_file(struct state *s, const char *path, unsigned *n_shared) {
+        const char *module = NULL;
+        size_t len = 0, dir_len = 0;
+        switch (config_classify(path, &module, &len, &dir_len)) {
+        case CONFIG_RUNNER:
+                return reset(s, path, "runner_config_changed", "configures the test runner; put back to base");
+        case CONFIG_BYTECODE:
+                return reset(s, path, "stale_bytecode", "compiled code; put back to base");
+        case CONFIG_SHADOW:
+                return is_shadow(s, path, module, len, dir_len) ? reset(s, path, "shadowing_module", "takes the place of a module of the test runner; put back to base") : 0;
+        case CONFIG_LIBRARY:
+                return is_shadow(s, path, module, len, dir_len) ? emit_finding(s, WEIGHT_SUSPECT, "shadowing_module", path, "takes the place of a module of the standard library") : 0;
+        case CONFIG_SHARED:
+                return shared_file(s, path, n_shared);
+        case CONFIG_FOREIGN:
+                return emit_finding(s, WEIGHT_SUSPECT, "runner_config_changed", path, "configures a test runner; left as patched");
+        default:
+                return 0;
+        }
+}
+
+static int config_stage(struct state *s) {
+        unsigned n_shared = 0;
+        int r = 0;
+        for (char **p = s->touched; p && *p && r == 0; p++)
+                if (!has(s->tests, *p) && !covers(s->j->allow, *p) && !covers(s->j->protect, *p))
+                        r = config_file(s, *p, &n_shared);
+        return r;
+}
+
+/* ---- the gold test patch ------------------------------------------------------------------------------------------------------- */
+
+static int gold_stage(struct state *s) {
+        struct apply_job *j = s->j;
+        CLEANUP(plan_release) struct patch_plan plan = { 0 };
+        struct patch_source src = { tree_source_read, &j->tree };
+        struct error why = { 0 };
+        /* Strict, or what has one meaning only: data sets cut off a patch's last newline and blank lines. */
+        int r = patch_plan(j->test_patch, j->test_patch_len, PATCH_REPAIR, &src, &plan, &why);
+        if (r == 0)
+                r = tree_write(j->tree, &plan, &why);
+        if (r == -EPERM || r == -EBADMSG)
+                return emit(s, FRAME_TEST_REJECTED, why.text);
+        if (r < 0)
+                return error_say(s->e, r, "%s", why.text);
+        return emit(s, FRAME_TEST_OK, "");
+}
+
+static int stages(struct state *s) {
+        struct error ignored;
+        /* An unreadable test patch names nothing; applying it says why. */
+        int r = patch_paths(s->j->test_patch, s->j->test_patch_len, &s->tests, &ignored);
+        if (r == -ENOMEM)
+                return no_memory(s);
+        r = agent_stage(s);
+        if (r == 0 && s->j->diff)
+                r = diff_stage(s);
+        for (char **p = s->tests; p && *p && r == 0; p++)
+                r = emit(s, FRAME_TEST_FILE, *p);
+        if (r == 0) r = reset_stage(s);
+        if (r == 0) r = config_stage(s);
+        return r == 0 ? gold_stage(s) : r;
+}
+
+static int run_once(struct apply_job *j, struct error *e) {
+        struct state s = { .j = j, .e = e };
+        int r = stages(&s);
+        strv_free(s.touched);
+        strv_free(s.tests);
+        return r;
+}
+
+int apply_job_run(struct apply_job *j, struct error *e) {
+        size_t start = j->out->len;
+        int r = run_once(j, e);
+        if (is_room(r) && !j->undo) {
+                j->out->len = start;
+                j->undo = "the patch leaves no room in the tree for the test files";
+                r = run_once(j, e);
+        }
+        return r;
+}

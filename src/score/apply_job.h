@@ -1,0 +1,27 @@
+/* Applying, on the side where the tree is: runs in Brig's helper, with the sandbox's mounts and none of its processes alive.
+ *
+ * Order: the agent's patch by the ladder; the diff; every path of the gold test patch and of `protect` back to base; files that
+ * configure the runner or shadow it back to base; the gold test patch. What happened goes to `out` as frames (apply_wire.h). */
+#pragma once
+#include <stdbool.h>
+#include "base/buf.h"
+#include "base/error.h"
+#include "score/patch_rung.h"
+
+struct apply_job {
+        int tree, base;                        /* the tree as it is to be changed, and as it is at base (read only) */
+        const char *patch; size_t patch_len;
+        const char *test_patch; size_t test_patch_len;
+        enum patch_mode mode;
+        char **protect, **allow;               /* paths; a directory stands for all below it */
+        bool diff; size_t diff_max;
+        const char *undo;                      /* not NULL: the agent's patch counts as refused for this reason, its paths are reset */
+        struct buf *out;
+};
+/* 0: the report is complete. < 0: our fault; e says what. The agent cannot make it fail: a tree without room for what has to
+ * be written is put back and its patch rejected. */
+int apply_job_run(struct apply_job *j, struct error *e);
+
+/* The helper's verb: reads the request and the patches from their descriptors, writes the report. `base_root` and `root` are the
+ * directories in which repo_path is looked up. Exit status. */
+int apply_verb(int root, int base_root);

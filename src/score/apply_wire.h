@@ -1,0 +1,38 @@
+/* What the daemon and its helper say to each other about applying: frames of (type, length, bytes), in a sealed memfd on the way
+ * in and in a plain memfd on the way back. Lists are repeated frames. Whoever reads checks every length; order is free but for
+ * the closing frame of a report. */
+#pragma once
+#include <stdbool.h>
+#include "base/buf.h"
+
+/* Descriptors of the helper, from HELPER_FIRST_FREE_FD on. */
+#define APPLY_REQUEST_FD 5
+#define APPLY_PATCH_FD 6
+#define APPLY_TEST_PATCH_FD 7
+#define APPLY_REPORT_FD 8
+
+#define APPLY_REQUEST_MAX (4u << 20)
+#define APPLY_REPORT_MAX (48u << 20)       /* beside the diff */
+#define APPLY_DIFF_MAX (128ul << 20)
+#define APPLY_PATHS_MAX 25000u             /* of one list */
+#define APPLY_CONFIG_FILES_MAX 64u
+#define APPLY_CONFIG_BYTES_MAX (1u << 20)  /* one configuration file */
+
+enum apply_frame {
+        FRAME_NONE,
+        /* request */
+        FRAME_REPO_PATH, FRAME_MODE /* digit */, FRAME_PROTECT, FRAME_ALLOW, FRAME_DIFF_MAX /* decimal; absent = no diff */,
+        FRAME_UNDO /* the agent's patch is not applied: its paths are reset, the bytes are the reason */,
+        /* report */
+        FRAME_RUNG /* digit: the agent's patch was applied */, FRAME_REJECTED /* reason */, FRAME_REFUSED /* reason */,
+        FRAME_TEST_OK, FRAME_TEST_REJECTED /* reason */, FRAME_TOUCHED, FRAME_TEST_FILE, FRAME_RESTORED,
+        FRAME_FINDING /* weight digit, kind, NUL, path, NUL, detail */, FRAME_CONFIG /* path, NUL, '+' and contents, or '-' */,
+        FRAME_DIFF, FRAME_DIFF_CUT /* a diff that is not whole */, FRAME_FAULT /* ours */, FRAME_END, FRAME_MAX,
+};
+/* Weights of findings; the daemon's enum integrity has the same values. */
+enum apply_weight { WEIGHT_NOTE, WEIGHT_SUSPECT, WEIGHT_VIOLATED };
+
+int frame_add(struct buf *b, enum apply_frame type, const void *p, size_t n);
+int frame_adds(struct buf *b, enum apply_frame type, const char *s);
+/* The next frame of data[0..len) at *at: 1 and the frame, 0 at the end, -EBADMSG for what is none. */
+int frame_next(const char *data, size_t len, size_t *at, enum apply_frame *ret_type, const char **ret, size_t *ret_len);
