@@ -19,12 +19,27 @@ static char *redacted(const char *url) {
         return redact_url(url, &b) < 0 ? NULL : buf_steal(&b);
 }
 
+/* The store says "repo_url: why"; the surface says it as it says all faults. */
+static int check_source(struct api *a, const struct score_request *q, struct error *e) {
+        static const char *const fields[] = { "repo_url", "base_commit" };
+        struct error why;
+        int r = engine_check_source(a->engine, q->repo_url, q->base_commit, &why);
+        if (r == 0)
+                return 0;
+        for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+                size_t n = strlen(fields[i]);
+                if (strncmp(why.text, fields[i], n) == 0 && strncmp(why.text + n, ": ", 2) == 0)
+                        return error_say(e, r, "Invalid value for '%s': %s", fields[i], why.text + n + 2);
+        }
+        return error_say(e, r, "%s", why.text);
+}
+
 static int check_request(struct api *a, const struct json *object, char **ret_source, struct error *e) {
         struct score_request q;
         int r = score_request_decode(object, FIELDS_CHECK, engine_defaults(a->engine), &q, e);
         if (r < 0)
                 return r;
-        r = engine_check_source(a->engine, q.repo_url, q.base_commit, e);
+        r = check_source(a, &q, e);
         if (r == 0 && !(*ret_source = redacted(q.repo_url)))
                 r = error_set(e, -ENOMEM, "decode request");
         score_request_release(&q);

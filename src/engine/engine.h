@@ -31,7 +31,7 @@ void engine_stats(struct engine *en, struct engine_stats *ret);
 
 /* What requests get where they say nothing: the operator's settings. Constant for the life of the engine. */
 const struct score_defaults *engine_defaults(const struct engine *en);
-/* May this repository be used at all? 0, or -EINVAL with the wire's text: "Invalid value for 'repo_url': ...". */
+/* May this repository be used at all? 0, or -EINVAL with a text that begins with the field: "repo_url: ...". */
 int engine_check_source(struct engine *en, const char *repo_url, const char *commit, struct error *e);
 
 /* Accepts a validated request body (canonical JSON); `done` once it is on disk.

@@ -65,8 +65,10 @@ static void faults_speak_the_wires_dialect(void **state) {
         refused("{" LEAST ",\"labels\":[]}", 400, "{\"error\":\"Invalid value for 'labels': expected an object of strings, not array\"}");
         refused("{" LEAST ",\"labels\":{\"tenant\":1}}", 400, "{\"error\":\"Invalid value for 'labels': expected a string, not number\"}");
         refused("{" LEAST ",\"idempotency_key\":\"\"}", 400, "{\"error\":\"Invalid value for 'idempotency_key': must not be empty\"}");
-        fake.source_fault = "Invalid value for 'repo_url': no";
-        refused("{" LEAST "}", 400, "{\"error\":\"Invalid value for 'repo_url': no\"}");
+        fake.source_fault = "repo_url: not here";
+        refused("{" LEAST "}", 400, "{\"error\":\"Invalid value for 'repo_url': not here\"}");
+        fake.source_fault = "base_commit: not so";
+        refused("{" LEAST "}", 400, "{\"error\":\"Invalid value for 'base_commit': not so\"}");
 }
 
 static void null_is_absence_everywhere(void **state) {
