@@ -238,6 +238,7 @@ void spawner_on_lost(struct spawner *sp, void (*lost)(void *user), void *user) {
 }
 
 const char *spawner_image_digest(const struct spawner *sp) { return sp->fingerprint; }
+pid_t spawner_pid(const struct spawner *sp) { return sp->pid; }
 const char *spawner_describe(const struct spawner *sp) { return sp->description; }
 
 void spawner_stop(struct spawner *sp, void (*done)(void *user), void *user) {

@@ -12,6 +12,7 @@
 #define SIGKILL 9
 #define SIGCHLD 17
 #define PR_SET_DUMPABLE 4
+#define PR_SET_NAME 15
 #define EINTR 4
 #define ECHILD 10
 
@@ -29,6 +30,7 @@ __attribute__((noreturn)) void start_init(void) {
         struct kernel_sigaction ignore = { (void *)1, 0, 0, 0 };
         call4(__NR_rt_sigaction, SIGCHLD, (long)&ignore, 0, 8);
         call4(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0);
+        call4(__NR_prctl, PR_SET_NAME, (long)"init", 0, 0);
         for (;;) {
                 char c = 0;
                 long n = call4(__NR_read, 0, (long)&c, 1, 0);

@@ -186,6 +186,7 @@ struct spawner_config {
 int spawner_start(uv_loop_t *loop, const struct spawner_config *cfg, struct spawner **ret, struct error *e);
 /* Fingerprint of the host image: 64 hex digits. */
 const char *spawner_image_digest(const struct spawner *sp);
+pid_t spawner_pid(const struct spawner *sp);
 const char *spawner_describe(const struct spawner *sp);     /* one line for the log: cgroup backend and controllers */
 /* `lost` runs once if the spawner dies: every sandbox is gone with it; the daemon records and exits. */
 void spawner_on_lost(struct spawner *sp, void (*lost)(void *user), void *user);

@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <string.h>
 
 #include "base/fs.h"
@@ -7,6 +8,11 @@
 static void on_lost(void *user) { ((struct fixture *)user)->lost = true; }
 static void on_stopped(void *user) { ((struct fixture *)user)->stopped = true; }
 
+static char instance[16];
+
+const char *fixture_instance(void) { return instance; }
+void fixture_kill_spawner(struct fixture *f) { kill(spawner_pid(f->spawner), SIGKILL); }
+
 int fixture_setup(void **state) {
         struct fixture *f = calloc(1, sizeof *f);
         uv_loop_init(&f->loop);
@@ -15,7 +21,7 @@ int fixture_setup(void **state) {
         if (fs_mkdir_p(f->home, 0755) < 0)
                 return -1;
         unsigned char salt[4];
-        char hex[9], instance[16];
+        char hex[9];
         random_bytes(salt, sizeof salt);
         hex_encode(salt, sizeof salt, hex);
         snprintf(instance, sizeof instance, "t%s", hex);

@@ -19,6 +19,10 @@ struct fixture {
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
 
+/* Instance id of the last fixture that was set up. */
+const char *fixture_instance(void);
+void fixture_kill_spawner(struct fixture *f);
+
 struct box {                       /* one sandbox under test */
         struct fixture *f;
         struct sandbox *sandbox;
