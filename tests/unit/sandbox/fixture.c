@@ -146,6 +146,15 @@ void run_sh(struct box *b, struct run *r, const char *script) {
         run_wait(b, r);
 }
 
+void box_run_direct(struct fixture *f, struct box *b, struct run *r, const struct sandbox_spec *spec, const char *const *argv) {
+        struct error e = { 0 };
+        *b = (struct box){ .f = f };
+        const struct exec_spec x = run_spec(r, argv);
+        if (sandbox_create_direct(f->spawner, spec, &box_callbacks, b, &x, on_exited, r, &b->sandbox, &r->exec, &e) < 0)
+                fail_msg("create: %s", e.text);
+        run_wait(b, r);
+}
+
 void run_release(struct run *r) {
         capture_release(&r->out);
         capture_release(&r->err);

@@ -49,6 +49,8 @@ struct exec_spec run_spec(struct run *r, const char *const *argv);
 void run_start(struct box *b, struct run *r, const struct exec_spec *spec);
 void run_wait(struct box *b, struct run *r);
 void run_sh(struct box *b, struct run *r, const char *script);                          /* start and wait */
+/* A sandbox whose PID 1 is argv; waits for its end. */
+void box_run_direct(struct fixture *f, struct box *b, struct run *r, const struct sandbox_spec *spec, const char *const *argv);
 void run_release(struct run *r);
 /* Output as text, without the final newline. Freed by the next call. */
 const char *run_out(struct run *r);

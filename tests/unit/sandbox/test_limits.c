@@ -1,0 +1,140 @@
+/* Limits fire, with the right name, and end only what they should. */
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "sandbox/fixture.h"
+
+static void only(const struct box *b, enum limit_kind kind) {
+        for (int i = 0; i < LIMIT_KIND_MAX; i++)
+                assert_int_equal(b->end.hit[i], i == (int)kind);
+}
+
+static void too_much_memory_is_oom(void **state) {
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.memory_bytes = 32 << 20;
+        spec.limits.disk_bytes = 8 << 20;
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "(setsid sleep 600 &); /usr/bin/python3 -c 'x = bytearray(200 << 20)'; echo \"status $?\"; sleep 600");
+        /* What is left of the run is ended with it. */
+        assert_true(WIFSIGNALED(r.end.status) && r.end.sandbox_ended);
+        assert_true(b.limit[LIMIT_MEMORY]);
+        run_release(&r);
+        box_destroy(&b);
+        only(&b, LIMIT_MEMORY);
+}
+
+static void oom_of_pid_1_itself_is_told(void **state) {
+        struct fixture *f = *state;
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.memory_bytes = 32 << 20;
+        spec.limits.disk_bytes = 8 << 20;
+        const char *const argv[] = { "/usr/bin/python3", "-c", "x = bytearray(200 << 20)", NULL };
+        box_run_direct(f, &b, &r, &spec, argv);
+        assert_true(WIFSIGNALED(r.end.status) && WTERMSIG(r.end.status) == SIGKILL);
+        run_release(&r);
+        box_destroy(&b);
+        only(&b, LIMIT_MEMORY);
+}
+
+static void too_many_processes_is_pids_limit(void **state) {
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.pids = 16;
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "i=0; while [ $i -lt 40 ]; do sleep 600 & i=$((i+1)); done; exit 0");
+        run_release(&r);
+        box_destroy(&b);
+        only(&b, LIMIT_PIDS);
+}
+
+static void a_full_disk_is_disk_limit(void **state) {
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.disk_bytes = 4 << 20;
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "dd if=/dev/zero of=/tmp/fill bs=64k count=1000 2>/dev/null; echo $?");
+        assert_string_equal(run_out(&r), "1");
+        run_release(&r);
+        box_destroy(&b);
+        only(&b, LIMIT_DISK);
+}
+
+static void no_inodes_is_disk_limit(void **state) {
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.inodes = 100;
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "i=0; while true > /tmp/f$i; do i=$((i+1)); done 2>/dev/null; [ $i -lt 100 ] && echo full");
+        assert_string_equal(run_out(&r), "full");
+        run_release(&r);
+        box_destroy(&b);
+        only(&b, LIMIT_DISK);
+}
+
+static void too_much_output_kills_the_exec_alone(void **state) {
+        struct box b;
+        struct run r, again;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.output_bytes = 1 << 20;
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "echo first; yes 0123456789");
+        assert_true(r.end.output_limit);
+        assert_true(WIFSIGNALED(r.end.status));
+        assert_memory_equal(run_out(&r), "first\n0123456789\n", 17);
+        assert_true(r.out.total > 1 << 20 && r.out.total < 8 << 20);
+        run_sh(&b, &again, "echo still here");
+        assert_string_equal(run_out(&again), "still here");
+        run_release(&r);
+        run_release(&again);
+        box_destroy(&b);
+        only(&b, LIMIT_OUTPUT);
+}
+
+static void the_wall_is_timeout(void **state) {
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.wall_ms = 400;
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "trap '' TERM INT; echo up; sleep 600; sleep 600");
+        assert_true(WIFSIGNALED(r.end.status) && r.end.sandbox_ended);
+        assert_true(b.limit[LIMIT_WALL]);
+        assert_string_equal(run_out(&r), "up");
+        run_release(&r);
+        box_destroy(&b);
+        only(&b, LIMIT_WALL);
+}
+
+static void cpu_is_shared_out(void **state) {
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.cpu_milli = 200;
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "exec /usr/bin/python3 -c \"import time\nt=time.monotonic()\nwhile time.monotonic()-t<1: pass\nprint(time.process_time() < 0.6)\"");
+        assert_string_equal(run_out(&r), "True");
+        run_release(&r);
+        box_destroy(&b);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(too_much_memory_is_oom),
+                cmocka_unit_test(oom_of_pid_1_itself_is_told),
+                cmocka_unit_test(too_many_processes_is_pids_limit),
+                cmocka_unit_test(a_full_disk_is_disk_limit),
+                cmocka_unit_test(no_inodes_is_disk_limit),
+                cmocka_unit_test(too_much_output_kills_the_exec_alone),
+                cmocka_unit_test(the_wall_is_timeout),
+                cmocka_unit_test(cpu_is_shared_out),
+        };
+        return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
