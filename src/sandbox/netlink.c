@@ -126,6 +126,13 @@ int netlink_link_up(struct netlink *nl, int index) {
         return transact(nl, &r, NULL, 0);
 }
 
+int netlink_link_sync(struct netlink *nl, int index) {
+        struct request r;
+        struct ifinfomsg info = { .ifi_family = AF_UNSPEC, .ifi_index = index };
+        request_init(&r, RTM_GETLINK, 0, &info, sizeof info);
+        return transact(nl, &r, NULL, 0);
+}
+
 int netlink_link_delete(struct netlink *nl, int index) {
         struct request r;
         struct ifinfomsg info = { .ifi_family = AF_UNSPEC, .ifi_index = index };

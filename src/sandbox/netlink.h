@@ -16,6 +16,9 @@ void netlink_close(struct netlink *nl);
 int netlink_veth_make(struct netlink *nl, const char *name, const char *peer, int peer_netns);
 int netlink_link_index(struct netlink *nl, const char *name);            /* > 0, or -ENODEV */
 int netlink_link_up(struct netlink *nl, int index);
+/* Makes the link's carrier, just come up, count at once. The kernel does so in work of its own and drops packets until then
+ * (seen: 150 ms and more); since 6.8 asking for the link catches up with that work. */
+int netlink_link_sync(struct netlink *nl, int index);
 int netlink_link_delete(struct netlink *nl, int index);
 /* Addresses in network order. `peer` 0: the same as `address` (a /32). */
 int netlink_address_add(struct netlink *nl, int index, uint32_t address, uint32_t peer);

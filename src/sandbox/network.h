@@ -27,7 +27,7 @@ struct network_link { int index; uint32_t number; uint32_t address; /* network o
 
 struct network_config {
         const char *instance;
-        const char *pool;                      /* CIDR, /8 to /24; NULL = NETWORK_POOL */
+        const char *pool;                      /* CIDR, /12 to /24; NULL = NETWORK_POOL */
         const char *const *allow;              /* IPv4 CIDRs, NULL-terminated; may be NULL */
         const char *resolv_conf;               /* NULL = /etc/resolv.conf (and systemd-resolved's own, where that names a stub) */
 };
