@@ -12,6 +12,7 @@ struct verb {
 
 static const struct verb verbs[] = {
         { "config", cmd_config, "show the settings in effect" },
+        { "doctor", cmd_doctor, "say what this machine's kernel offers and lacks" },
         { "spawner", cmd_spawner, NULL },
 };
 

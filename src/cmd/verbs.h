@@ -4,4 +4,5 @@
 #define EXIT_USAGE 64
 
 int cmd_config(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_spawner(int argc, char **argv);
