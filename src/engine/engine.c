@@ -151,7 +151,8 @@ static int open_tasks(struct engine *en, struct error *e) {
         en->runs_dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (en->runs_dirfd < 0)
                 return error_set(e, -errno, "open %s", path);
-        en->score = (struct score_env){ .loop = en->loop, .spawner = en->spawner, .trees = en->trees, .record_output_max = en->cfg->record_output_bytes };
+        en->score = (struct score_env){ .loop = en->loop, .spawner = en->spawner, .trees = en->trees, .collections = collections_new(en->loop, en->spawner),
+                                         .record_output_max = en->cfg->record_output_bytes };
         score_defaults_init(&en->defaults);
         en->defaults.network = (enum sandbox_network)en->cfg->task_network;
         struct tasks_config tc = {
@@ -230,6 +231,7 @@ static void trees_closed(void *user) {
 
 static void tasks_drained(void *user) {
         struct engine *en = user;
+        collections_free(TAKE_PTR(en->score.collections));
         tree_store_close(en->trees, trees_closed, en);
 }
 

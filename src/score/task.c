@@ -60,7 +60,7 @@ static void on_last(uv_handle_t *h) {
 }
 
 void task_check_end(struct score_task *t) {
-        if (!t->ending || t->sandbox || t->ticket || t->applying || t->testing || t->linting || t->comparing || t->state == STATE_DONE)
+        if (!t->ending || t->sandbox || t->ticket || t->applying || t->testing || t->linting || t->comparing || t->collection || t->state == STATE_DONE)
                 return;
         t->state = STATE_DONE;
         if (t->tree)
@@ -77,6 +77,9 @@ void task_end(struct score_task *t) {
                         tree_cancel(TAKE_PTR(t->ticket));
                 if (t->sandbox)
                         sandbox_destroy(t->sandbox);
+                /* The list is worth waiting for only where something may have passed. */
+                if (t->collection && (t->rec.cancelled || t->rec.error_code || !t->run || t->rec.timed_out))
+                        collection_cancel(t->collection);
         }
         task_check_end(t);
 }

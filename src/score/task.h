@@ -6,6 +6,7 @@
  *
  * `done` runs exactly once, after the sandbox is confirmed gone. Loop thread only. */
 #pragma once
+#include "score/collect.h"
 #include "score/record.h"
 #include "store/tree.h"
 
@@ -13,6 +14,7 @@ struct score_env {                 /* shared by all tasks; outlives them */
         uv_loop_t *loop;
         struct spawner *spawner;
         struct tree_store *trees;
+        struct collections *collections;   /* score/collect.h; NULL: no collection runs */
         size_t record_output_max;      /* 1 MiB head and tail a stream */
 };
 struct score_task;

@@ -39,6 +39,8 @@ struct score_task {
         struct run_files files;
         struct apply_result apply; bool applied;
         struct run *run;
+        struct collection_wait *collection;     /* a callback is owed */
+        bool collection_ready;                  /* it came while the tests ran */
         struct output_capture out, err, lint;
         bool captures, lint_capture;            /* they are initialised */
         bool merged;                            /* stderr goes where stdout goes, in the order of writing */

@@ -2,6 +2,7 @@
 #include "score/task_internal.h"
 
 static void after_tests(struct score_task *t);
+static void ask_collection(struct score_task *t);
 
 /* ---- tests ------------------------------------------------------------------------------------------------------------ */
 
@@ -14,12 +15,38 @@ static void on_tested(struct run *run, const struct exec_end *end, void *user) {
         int r = task_record_test(t, end);
         if (r < 0)
                 task_set_error(t, "internal", "no memory for the outcomes");
+        if (t->collection_ready && !t->ending)
+                ask_collection(t);
         if (t->ending)
                 task_check_end(t);
         else if (r < 0 || end->sandbox_ended)
                 task_end(t);
         else
                 after_tests(t);
+}
+
+/* ---- the list to check against ------------------------------------------------------------------------------------------ */
+
+static void on_collection(const struct report *own, void *user) {
+        struct score_task *t = user;
+        struct report *report = t->run ? run_report(t->run) : NULL;
+        t->collection = NULL;
+        if (own && report && !t->testing && report_check_collection(report, own, &t->rec.findings) < 0)
+                task_set_error(t, "internal", "no memory for the findings");
+        else if (own && report && t->testing) {
+                /* The tests still run: looked up again, now without a wait, when they have ended. */
+                t->collection_ready = true;
+        }
+        task_check_end(t);
+}
+
+/* Where an agent's code runs, our own list of the tests is made beside it. Failing to is no fault of the task. */
+static void ask_collection(struct score_task *t) {
+        struct collection_request q = {.id = t->id, .tree = t->tree, .request = &t->req, .command = &t->command};
+        if (!t->env.collections || t->command.kind == COMMAND_VERBATIM || t->req.patch_len == 0)
+                return;
+        if (collection_get(t->env.collections, &q, on_collection, t, &t->collection) < 0)
+                t->collection = NULL;
 }
 
 void task_test(struct score_task *t) {
@@ -34,7 +61,9 @@ void task_test(struct score_task *t) {
                 t->testing = false;
                 task_set_error(t, e.code == -ENOSPC ? "disk_full" : "internal", e.text);
                 task_end(t);
+                return;
         }
+        ask_collection(t);
 }
 
 /* ---- the linter --------------------------------------------------------------------------------------------------------- */
