@@ -8,6 +8,7 @@ enum git_script { SCRIPT_FETCH, SCRIPT_JOIN, SCRIPT_CHECKOUT, SCRIPT_MAX };
 #define SCRIPT_UNREACHABLE 20
 #define SCRIPT_NO_COMMIT 21
 #define SCRIPT_OUR_FAULT 22
+#define SCRIPT_UNSOUND 23
 
 /* Fills two files: the script (as "script") and git's configuration. Descriptors are made once and kept. */
 int git_files(enum git_script script, struct sandbox_file ret[static 2], struct error *e);

@@ -253,6 +253,10 @@ static enum mirror_end judge(struct mirror *m, const struct box_result *r, const
                 *what = "commit not found";
                 return disk_or(m, MIRROR_NO_COMMIT);
         }
+        if (code == SCRIPT_UNSOUND) {
+                *what = "the repository holds objects that are not sound";
+                return disk_or(m, MIRROR_UNREACHABLE);
+        }
         if (r->end == BOX_TIMED_OUT) {
                 *what = "the repository did not answer in time";
                 return MIRROR_UNREACHABLE;

@@ -3,7 +3,7 @@
 # every object it refers to must be there.
 #
 # usage: join HASH
-# Exit status: 0; 21 the objects are not sound or the commit is not among them; 22 our fault.
+# Exit status: 0; 21 the commit is not among the objects; 22 our fault; 23 the objects are not sound.
 set -u
 umask 022
 want=$1
@@ -23,10 +23,11 @@ fi
 # Harmless defects that old histories of well-known projects have.
 tolerated=zeroPaddedFilemode=ignore,missingSpaceBeforeDate=ignore,missingSpaceBeforeEmail=ignore,badTimezone=ignore,badDate=ignore
 tolerated=$tolerated,zeroPaddedDate=ignore,badDateOverflow=ignore,badEmail=ignore,missingEmail=ignore,missingNameBeforeEmail=ignore,badName=ignore,multipleAuthors=ignore
-tolerated=$tolerated,gitmodulesParse=ignore,gitmodulesBlob=ignore,gitmodulesMissing=ignore
+# Submodules are never fetched, so what their file says is nobody's danger here.
+tolerated=$tolerated,gitmodulesParse=ignore,gitmodulesBlob=ignore,gitmodulesMissing=ignore,gitmodulesUpdate=ignore,gitmodulesUrl=ignore,gitmodulesPath=ignore
 for pack in "$incoming"/objects/pack/pack-*.pack; do
         [ -f "$pack" ] && [ ! -L "$pack" ] || continue
-        git -C "$mirror" index-pack --stdin --strict="$tolerated" <"$pack" >/dev/null || exit 21
+        git -C "$mirror" index-pack --stdin --strict="$tolerated" <"$pack" >/dev/null || exit 23
 done
 git -C "$mirror" rev-parse --verify -q "$want^{commit}" >/dev/null || { echo "the commit did not arrive" >&2; exit 21; }
 

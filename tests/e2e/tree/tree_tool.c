@@ -101,6 +101,8 @@ static void on_gone(struct sandbox *s, const struct sandbox_end *end, void *user
         for (size_t i = 0; i < b.len; i++) {
                 if (b.data[i] == '\n')
                         buf_adds(&esc, "\\n");
+                else if (b.data[i] == '\t')
+                        buf_adds(&esc, "\\t");
                 else
                         buf_addc(&esc, b.data[i]);
         }
