@@ -12,6 +12,7 @@ struct matcher {
         const struct patch_file *file;
         struct image image;
         struct image_line *old; size_t n_old;     /* old side of the current hunk */
+        bool ambiguous;                           /* the current hunk fits in several places: nothing looser may choose one */
         uint64_t *work;
         struct error *e;
 };
@@ -180,7 +181,7 @@ static int hunk_without_context(struct matcher *m, const struct patch_hunk *h) {
 
 static int hunk_tolerant(struct matcher *m, const struct patch_hunk *h, enum compare most) {
         static const enum compare order[] = { COMPARE_EXACT, COMPARE_END, COMPARE_SPACE };
-        bool two = false;
+        m->ambiguous = false;
         if (!h->repaired) {
                 size_t at = find_as_git(m, h);
                 if (at != NO_PLACE)
@@ -195,17 +196,17 @@ static int hunk_tolerant(struct matcher *m, const struct patch_hunk *h, enum com
                 for (size_t cut = 0; cut <= guessed && cut < m->n_old; cut++) {
                         size_t at = find_stated_or_only(m, h, 0, m->n_old - cut, order[i]);
                         if (at == TWO_PLACES)
-                                two = true;
+                                m->ambiguous = true;
                         else if (at != NO_PLACE)
                                 return put(m, h, at, 0, cut, order[i]);
                 }
         }
-        return no_place(m, h, two);
+        return no_place(m, h, m->ambiguous);
 }
 
 static int hunk_fuzzy(struct matcher *m, const struct patch_hunk *h) {
         int r = hunk_tolerant(m, h, COMPARE_SPACE);
-        if (r != -EBADMSG || m->n_old == 0)
+        if (r != -EBADMSG || m->n_old == 0 || m->ambiguous)
                 return r;
         for (size_t fuzz = 1; fuzz <= PATCH_FUZZ_MAX; fuzz++) {
                 size_t skip = MIN2(fuzz, (size_t)h->leading), cut = MIN2(fuzz, (size_t)h->trailing);
@@ -305,7 +306,7 @@ static int find_groups(struct matcher *m, const struct patch_hunk *h, const size
 
 static int hunk_merge(struct matcher *m, const struct patch_hunk *h) {
         int r = hunk_tolerant(m, h, COMPARE_SPACE);
-        if (r != -EBADMSG || m->n_old == 0 || h->no_position)
+        if (r != -EBADMSG || m->n_old == 0 || m->ambiguous || h->no_position)
                 return r;
         _cleanup_free_ size_t *partner = calloc(m->n_old, sizeof *partner);
         _cleanup_free_ struct group *g = calloc(h->n, sizeof *g);
