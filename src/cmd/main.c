@@ -11,6 +11,8 @@ struct verb {
 };
 
 static const struct verb verbs[] = {
+        { "serve", cmd_serve, "run the daemon" },
+        { "score", cmd_score, "score one patch" },
         { "config", cmd_config, "show the settings in effect" },
         { "doctor", cmd_doctor, "say what this machine's kernel offers and lacks" },
         { "spawner", cmd_spawner, NULL },

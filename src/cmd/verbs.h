@@ -5,4 +5,6 @@
 
 int cmd_config(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
+int cmd_score(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_spawner(int argc, char **argv);

@@ -356,7 +356,8 @@ int tasks_status(struct tasks *ts, const char *id, enum task_status *ret) {
         struct task *t = task_find(ts, id);
         if (t && t->phase == PHASE_REMOVING)
                 return -ENOENT;
-        if (t) {
+        /* RECORDING without a record: it is on disk, and whoever waited is being told from within that call. */
+        if (t && !(t->phase == PHASE_RECORDING && !t->record)) {
                 *ret = t->phase == PHASE_QUEUED ? TASK_PENDING : TASK_RUNNING;
                 return 0;
         }

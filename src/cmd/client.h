@@ -1,0 +1,20 @@
+/* A client of a Brig daemon, for the verbs that speak to one. Blocking; one call at a time; any thread, one at a time. */
+#pragma once
+#include <signal.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+
+#define CLIENT_ANSWER_MAX (512u << 20)
+
+struct client;
+
+/* url: "http://host:port" (a path below it is kept) or "unix:/path". token may be NULL. Nothing is sent yet. */
+int client_open(const char *url, const char *token, struct client **ret, struct error *e);
+void client_free(struct client *c);
+/* A call ends with -EINTR soon after *flag is set (by a signal handler). */
+void client_interrupted_by(struct client *c, const volatile sig_atomic_t *flag);
+/* One request. The answer's status and body, whatever they are, are success; -EIO and a text when there was no answer,
+ * -EINTR, -ETIMEDOUT. body may be NULL. */
+int client_call(struct client *c, const char *method, const char *path, const char *body, size_t n, uint64_t timeout_ms, int *ret_status,
+                struct buf *ret_body, struct error *e);

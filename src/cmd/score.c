@@ -1,0 +1,108 @@
+/* brig score: one patch becomes one verdict, by a daemon that answers or by the engine inside this process. */
+#include <string.h>
+
+#include "base/json.h"
+#include "cmd/print_record.h"
+#include "cmd/score_options.h"
+#include "cmd/score_run.h"
+#include "cmd/verbs.h"
+
+#define EXIT_OUR_FAULT 2
+#define EXIT_INTERRUPTED 130
+#define PROBE_MS 2000
+#define PORT_DEFAULT "9090"
+
+static const char *variable(const char *name, const char *other) {
+        const char *v = getenv(name);
+        if (!v || !v[0])
+                v = other ? getenv(other) : NULL;
+        return v && v[0] ? v : NULL;
+}
+
+static bool answers(struct client *c) {
+        _cleanup_buf_ struct buf b = BUF_INIT(4096);
+        int status;
+        return client_call(c, "GET", "/healthz", NULL, 0, PROBE_MS, &status, &b, NULL) == 0 && status == 200 && strstr(buf_str(&b), "\"status\"");
+}
+
+/* The daemon to ask: one that was named must be there; a local one is used if it is. *ret NULL: there is none. */
+static int find_daemon(const struct score_options *o, struct client **ret, struct error *e) {
+        const char *url = o->url ? o->url : variable("BRIG_URL", NULL), *port = variable("API_PORT", NULL);
+        const char *token = variable("BRIG_API_TOKEN", "API_TOKEN");
+        char local[64];
+        struct client *c = NULL;
+        if (!url)
+                snprintf(local, sizeof local, "http://127.0.0.1:%.10s", port ? port : PORT_DEFAULT);
+        int r = client_open(url ? url : local, token, &c, e);
+        if (r == 0 && !url && !answers(c)) {
+                client_free(c);
+                c = NULL;
+        }
+        if (r == 0)
+                *ret = c;
+        return r;
+}
+
+static int run(const struct score_options *o, struct buf *ret, struct error *e) {
+        _cleanup_buf_ struct buf request = BUF_INIT(4u * SCORE_FILE_MAX);
+        struct client *c = NULL;
+        int r = score_options_request(o, &request, e);
+        if (r == 0)
+                r = find_daemon(o, &c, e);
+        if (r < 0)
+                return r;
+        struct score_run how = {
+                .request = buf_str(&request), .request_len = request.len, .local_repo = o->repo[0] == '/' ? o->repo : NULL,
+                .progress = !o->quiet && isatty(STDERR_FILENO),
+        };
+        r = c ? score_remote(c, &how, ret, e) : score_local(&how, ret, e);
+        client_free(c);
+        return r;
+}
+
+static int show(const struct score_options *o, const struct buf *record) {
+        struct json v;
+        struct error e;
+        if (json_parse(buf_str(record), record->len, &v, &e) < 0 || v.type != JSON_OBJECT) {
+                fprintf(stderr, "brig score: the answer is not a record\n");
+                return EXIT_OUR_FAULT;
+        }
+        if (o->json) {
+                fwrite(v.p, 1, v.n, stdout);
+                fputc('\n', stdout);
+        } else
+                print_record(stdout, &v, true);
+        if (fflush(stdout) != 0) {
+                fprintf(stderr, "brig score: cannot write the record: %s\n", strerrordesc_np(errno));
+                return EXIT_OUR_FAULT;
+        }
+        return record_exit_status(&v);
+}
+
+static int complain(int r, const struct error *e) {
+        fprintf(stderr, "brig score: %s\n", e->text);
+        if (r == -EINTR)
+                return EXIT_INTERRUPTED;
+        return r == -EINVAL ? EXIT_USAGE : EXIT_OUR_FAULT;
+}
+
+int cmd_score(int argc, char **argv) {
+        struct score_options o;
+        struct error e = { 0 };
+        _cleanup_buf_ struct buf record = BUF_INIT(SCORE_RECORD_MAX);
+        score_options_init(&o);
+        int r = score_options_parse(&o, argc, argv, &e), status;
+        if (r == 0 && o.help) {
+                score_options_help(stdout);
+                status = 0;
+        } else if (r < 0) {
+                /* A file that cannot be read was named wrongly: that is usage too. */
+                fprintf(stderr, "brig score: %s\n", e.text);
+                status = r == -ENOMEM ? EXIT_OUR_FAULT : EXIT_USAGE;
+        } else {
+                r = run(&o, &record, &e);
+                status = r < 0 ? complain(r, &e) : show(&o, &record);
+        }
+        score_options_release(&o);
+        return status;
+}

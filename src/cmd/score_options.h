@@ -1,0 +1,35 @@
+/* What `brig score` was asked: its flags, and the record and prediction that they name, as one request body. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/json.h"
+
+#define SCORE_FILE_MAX (256u << 20)      /* bytes of a patch, an instance file, a predictions file */
+
+struct score_options {
+        char *repo, *commit;
+        struct buf patch, test_patch;
+        bool has_patch, has_test_patch;
+        char **fail_to_pass, **pass_to_pass;       /* NULL: not given */
+        char **env, **protect, **allow_config;
+        char *command, *framework, *image, *repo_path, *setup_command, *lint, *network, *patch_mode, *run, *timeout;
+        char *instance, *prediction, *instance_id;
+        char *url;                                 /* of a daemon; NULL: find one */
+        bool diff, json, quiet, help;
+};
+
+void score_options_init(struct score_options *o);
+void score_options_release(struct score_options *o);
+/* -EINVAL: a fault of usage, with a text; -EIO and others: a file could not be read. Reads every file that is named, also the
+ * instance and the prediction (score_instance.c); what a flag says wins over what they say. */
+int score_options_parse(struct score_options *o, int argc, char **argv, struct error *e);
+void score_options_help(FILE *to);
+/* The body of POST /task/submit. */
+int score_options_request(const struct score_options *o, struct buf *ret, struct error *e);
+
+/* score_instance.c: a record of the SWE-bench family, and a prediction for it. Fill what no flag has said. */
+int score_instance_load(struct score_options *o, struct error *e);
+/* A list of ids: a JSON list, a string that holds one, or a string that holds Python's repr of one. */
+int score_ids_parse(const struct json *v, char ***ret, struct error *e);
+/* Appends the whole file to b; "-" is standard input. */
+int score_read_file(const char *path, struct buf *b, struct error *e);
