@@ -213,6 +213,7 @@ void print_record(FILE *to, const struct json *record, bool output) {
                 put_string(to, &v);
         }
         fputc('\n', to);
+        line(to, "reason", record, "reason");
         line(to, "repository", record, "repo_url");
         line(to, "commit", record, "base_commit");
         line(to, "command", record, "test_command");
