@@ -4,6 +4,7 @@
 
 #include "api/executor_internal.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 static void reply_status(struct http_request *r, const char *id, enum task_status st) {
         char body[128];
@@ -125,6 +126,8 @@ static void deletion_closed(void *user) {
 static void deletion_done(int r, void *user) {
         struct deletion *d = user;
         char body[128];
+        if (r == 0)
+                log_event(LOG_INFO, "task.deleted", "task", d->id, NULL);
         if (d->r) {
                 http_on_close(d->r, NULL, NULL);
                 int n = snprintf(body, sizeof body, "{\"task_id\":\"%s\",\"deleted\":true}", d->id);

@@ -43,7 +43,9 @@ def same(want, got):
         return isinstance(got, dict) and (set(want) == set(got) or more and set(want) <= set(got)) and all(same(v, got[k]) for k, v in want.items())
     if isinstance(want, list):
         return isinstance(got, list) and len(want) == len(got) and all(map(same, want, got))
-    return type(want) is type(got) and want == got or (isinstance(want, (int, float)) and not isinstance(want, bool) and want == got)
+    if isinstance(want, bool) or isinstance(got, bool):
+        return want is got
+    return want == got
 
 
 def play(daemon, step, names):

@@ -343,6 +343,30 @@ static void waiting_ends_with_the_record_on_disk(void **state) {
         bench_release(&b);
 }
 
+struct asker { struct bench *b; const char *id; bool done; int record; };
+
+static void on_end_ask(int r, void *user) {
+        struct asker *a = user;
+        _cleanup_buf_ struct buf rec = BUF_INIT(1 << 20);
+        a->record = tasks_record(a->b->ts, a->id, &rec);
+        a->done = true;
+}
+
+/* What a surface does: it asks for the record from within the call that tells it of the end. */
+static void who_is_told_finds_the_record(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        struct asker a = { .b = &b, .id = id, .record = -1 };
+        submit(&b, id);
+        assert_non_null(tasks_wait(b.ts, id, 60000, on_end_ask, &a));
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, a.done);
+        assert_int_equal(a.record, 0);
+        bench_release(&b);
+}
+
 static void waiting_ends_with_its_time_or_the_task_or_the_caller(void **state) {
         struct bench b;
         bench_init(&b, 1, 10);
@@ -604,6 +628,7 @@ int main(void) {
                 cmocka_unit_test(two_at_once_with_one_key_are_one_task),
                 cmocka_unit_test(a_repeat_is_answered_even_when_the_queue_is_full),
                 cmocka_unit_test(waiting_ends_with_the_record_on_disk),
+                cmocka_unit_test(who_is_told_finds_the_record),
                 cmocka_unit_test(waiting_ends_with_its_time_or_the_task_or_the_caller),
                 cmocka_unit_test(a_queued_task_is_deleted_before_it_runs),
                 cmocka_unit_test(a_running_task_is_cancelled_and_leaves_nothing),
