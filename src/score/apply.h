@@ -17,6 +17,7 @@ struct apply_spec {
         const char *const *allow_config;       /* configuration paths left as patched */
         bool capture_diff;
         size_t diff_max;                       /* bytes */
+        uint64_t memory_bytes;                 /* of the sandbox: the helper stays below, so that a patch cannot end it; 0 = no bound */
 };
 /* A configuration file that other tools share with the runner (pyproject.toml, setup.cfg, tox.ini; any directory) and that
  * the agent's patch changed, as it is at base: the run reads the runner's section from here (score/run.h), the file in the

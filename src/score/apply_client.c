@@ -112,11 +112,14 @@ static int add_list(struct buf *b, enum apply_frame type, const char *const *lis
 }
 
 static int make_request(const struct apply_spec *s, struct buf *b) {
-        char mode[4], diff[24];
+        char mode[4], diff[24], memory[24];
         snprintf(mode, sizeof mode, "%d", s->mode);
         snprintf(diff, sizeof diff, "%zu", MIN2(s->diff_max, (size_t)APPLY_DIFF_MAX));
+        /* A patch that takes the sandbox's memory would end the sandbox: the helper has three quarters of it and runs out first. */
+        snprintf(memory, sizeof memory, "%llu", (unsigned long long)MAX2(s->memory_bytes / 4 * 3, APPLY_MEMORY_MIN));
         int r = frame_adds(b, FRAME_REPO_PATH, s->repo_path);
         if (r == 0) r = frame_adds(b, FRAME_MODE, mode);
+        if (r == 0 && s->memory_bytes) r = frame_adds(b, FRAME_MEMORY, memory);
         if (r == 0) r = add_list(b, FRAME_PROTECT, s->protect);
         if (r == 0) r = add_list(b, FRAME_ALLOW, s->allow_config);
         if (r == 0 && s->capture_diff) r = frame_adds(b, FRAME_DIFF_MAX, diff);

@@ -11,7 +11,8 @@
 struct state {
         struct apply_job *j;
         char **touched, **tests;               /* sorted */
-        char **done; size_t n_done;            /* reset so far */
+        bool again;                            /* a first attempt failed for want of room or memory */
+        char **written;                        /* what it touched */
         struct error *e;
 };
 
@@ -102,15 +103,21 @@ static int write_plan(struct state *s, const struct patch_plan *plan) {
         return r;
 }
 
+/* Puts back what the patch may have written: as the first attempt noted it, else (it was another process, which is dead) all that
+ * the patch names. */
 static int undo(struct state *s) {
         _cleanup_strv_ char **paths = NULL;
         struct error ignored;
-        if (patch_paths(s->j->patch, s->j->patch_len, &paths, &ignored) == 0) {
-                int r = put_back(s, paths);
-                if (r < 0)
-                        return r;
-        }
-        return reject(s, -EPERM, s->j->undo);
+        int r = 0;
+        if (s->again)
+                r = put_back(s, s->written);
+        else if ((r = patch_paths(s->j->patch, s->j->patch_len, &paths, &ignored)) == 0)
+                r = put_back(s, paths);
+        else if (r == -ENOMEM)
+                return no_memory(s);
+        else
+                r = 0;          /* unreadable: nothing can have been written */
+        return r < 0 ? r : reject(s, -EPERM, s->j->undo);
 }
 
 static int agent_stage(struct state *s) {
@@ -294,21 +301,20 @@ static int stages(struct state *s) {
         return r == 0 ? gold_stage(s) : r;
 }
 
-static int run_once(struct apply_job *j, struct error *e) {
-        struct state s = { .j = j, .e = e };
-        int r = stages(&s);
-        strv_free(s.touched);
-        strv_free(s.tests);
-        return r;
-}
-
 int apply_job_run(struct apply_job *j, struct error *e) {
         size_t start = j->out->len;
-        int r = run_once(j, e);
-        if (is_room(r) && !j->undo) {
+        struct state s = { .j = j, .e = e };
+        int r = stages(&s);
+        if ((is_room(r) || r == -ENOMEM) && !j->undo) {
                 j->out->len = start;
-                j->undo = "the patch leaves no room in the tree for the test files";
-                r = run_once(j, e);
+                j->undo = r == -ENOMEM ? "the patch takes more memory to apply than there is" : "the patch leaves no room in the tree for the test files";
+                s.again = true;
+                s.written = TAKE_PTR(s.touched);
+                s.tests = strv_free(s.tests);
+                r = stages(&s);
         }
+        strv_free(s.touched);
+        strv_free(s.written);
+        strv_free(s.tests);
         return r;
 }

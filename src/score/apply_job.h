@@ -19,7 +19,7 @@ struct apply_job {
         struct buf *out;
 };
 /* 0: the report is complete. < 0: our fault; e says what. The agent cannot make it fail: a tree without room for what has to
- * be written is put back and its patch rejected. */
+ * be written is put back and its patch rejected, and so is a patch that takes more memory than there is. */
 int apply_job_run(struct apply_job *j, struct error *e);
 
 /* The helper's verb: reads the request and the patches from their descriptors, writes the report. `base_root` and `root` are the

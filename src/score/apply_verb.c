@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/fs.h"
@@ -42,11 +43,18 @@ static int take_path(char ***list, const char *p, size_t n) {
         return name_refusal(path) ? -EINVAL : strv_push_take(list, TAKE_PTR(path));
 }
 
+/* Beyond it, allocation fails, which is an answer; the sandbox's own limit would kill. */
+static int limit_memory(uint64_t bytes) {
+        struct rlimit limit = { bytes, bytes };
+        return setrlimit(RLIMIT_AS, &limit) < 0 ? -errno : 0;
+}
+
 static int take_frame(struct request *q, enum apply_frame type, const char *p, size_t n) {
         char number[24] = "";
         memcpy(number, p, MIN2(n, sizeof number - 1));
         switch (type) {
         case FRAME_REPO_PATH: free(q->repo_path); q->repo_path = strndup(p, n); return q->repo_path ? 0 : -ENOMEM;
+        case FRAME_MEMORY: return limit_memory(strtoull(number, NULL, 10));
         case FRAME_UNDO: free(q->undo); q->job.undo = q->undo = strndup(p, n); return q->undo ? 0 : -ENOMEM;
         case FRAME_MODE: q->job.mode = (enum patch_mode)strtoul(number, NULL, 10); return q->job.mode < PATCH_MODE_MAX ? 0 : -EINVAL;
         case FRAME_PROTECT: return take_path(&q->job.protect, p, n);

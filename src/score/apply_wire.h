@@ -14,6 +14,7 @@
 #define APPLY_REQUEST_MAX (4u << 20)
 #define APPLY_REPORT_MAX (48u << 20)       /* beside the diff */
 #define APPLY_DIFF_MAX (128ul << 20)
+#define APPLY_MEMORY_MIN (48ull << 20)     /* the helper is given that much whatever the sandbox has */
 #define APPLY_PATHS_MAX 25000u             /* of one list */
 #define APPLY_CONFIG_FILES_MAX 64u
 #define APPLY_CONFIG_BYTES_MAX (1u << 20)  /* one configuration file */
@@ -22,6 +23,7 @@ enum apply_frame {
         FRAME_NONE,
         /* request */
         FRAME_REPO_PATH, FRAME_MODE /* digit */, FRAME_PROTECT, FRAME_ALLOW, FRAME_DIFF_MAX /* decimal; absent = no diff */,
+        FRAME_MEMORY /* decimal: bytes the helper may take */,
         FRAME_UNDO /* the agent's patch is not applied: its paths are reset, the bytes are the reason */,
         /* report */
         FRAME_RUNG /* digit: the agent's patch was applied */, FRAME_REJECTED /* reason */, FRAME_REFUSED /* reason */,

@@ -142,7 +142,7 @@ static void start_apply(struct score_task *t) {
                 .sandbox = t->sandbox, .repo_path = q->repo_path, .patch = q->patch, .patch_len = q->patch_len, .test_patch = q->test_patch,
                 .test_patch_len = q->test_patch_len, .mode = q->patch_mode, .protect = (const char *const *)q->protect,
                 .allow_config = (const char *const *)q->allow_config, .capture_diff = q->capture_diff || q->reference_patch_len > 0,
-                .diff_max = DIFF_MAX,
+                .diff_max = DIFF_MAX, .memory_bytes = q->limits.memory_bytes,
         };
         struct error e = {0};
         t->state = STATE_APPLY;

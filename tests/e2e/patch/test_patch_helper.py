@@ -6,9 +6,9 @@ import subprocess
 import pytest
 
 HELPER = os.path.join(os.environ.get("BRIG_BUILD", "build"), "src", "helper", "brig-helper")
-REQUEST = {"repo_path": 1, "mode": 2, "protect": 3, "allow": 4, "diff_max": 5, "undo": 6}
-REPORT = {7: "rung", 8: "rejected", 9: "refused", 10: "test_ok", 11: "test_rejected", 12: "touched", 13: "test_file", 14: "restored",
-          15: "finding", 16: "config", 17: "diff", 18: "diff_cut", 19: "fault", 20: "end"}
+REQUEST = {"repo_path": 1, "mode": 2, "protect": 3, "allow": 4, "diff_max": 5, "memory": 6, "undo": 7}
+REPORT = dict(enumerate(["rung", "rejected", "refused", "test_ok", "test_rejected", "touched", "test_file", "restored", "finding", "config", "diff",
+                         "diff_cut", "fault", "end"], 8))
 
 
 def frames(pairs):
@@ -31,18 +31,15 @@ def memfd(data):
     return fd
 
 
-def apply(live, base, patch=b"", test_patch=b"", request=None, limit=None):
+def apply(live, base, patch=b"", test_patch=b"", request=None):
     pairs = [("repo_path", b"/testbed"), ("mode", b"0")] if request is None else request
     report = memfd(b"")
     wanted = [os.open(live, os.O_RDONLY), os.open(base, os.O_RDONLY), memfd(frames(pairs)), memfd(patch), memfd(test_patch), report]
 
     def place():
-        import resource
         high = [os.dup2(fd, 100 + i) for i, fd in enumerate(wanted)]
         for i, fd in enumerate(high):
             os.dup2(fd, 3 + i)
-        if limit:
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
     done = subprocess.run(["apply"], executable=HELPER, preexec_fn=place, close_fds=False, env={}, capture_output=True)
     for fd in wanted[:-1]:
@@ -113,3 +110,12 @@ def test_a_full_disk_rejects_the_patch_and_runs_the_tests_at_base(tmp_path):
             (live / "testbed/t.py").unlink()
     finally:
         subprocess.run(["umount", str(live)], check=True)
+
+
+def test_a_patch_that_takes_too_much_memory_is_rejected(roots):
+    patch = EDIT + b"--- /dev/null\n+++ b/big\n@@ -0,0 +1,3000000 @@\n" + b"+x\n" * 3000000
+    _, report = apply(*roots, patch, NEW, [("repo_path", b"/testbed"), ("mode", b"0"), ("memory", b"%d" % (100 << 20))])
+    assert [kind for kind, _ in report] == ["refused", "test_file", "test_ok", "end"]
+    assert (roots[0] / "testbed/f.py").read_text() == "a\n" and (roots[0] / "testbed/t.py").exists() and not (roots[0] / "testbed/big").exists()
+    _, report = apply(*roots, patch, NEW, [("repo_path", b"/testbed"), ("mode", b"0"), ("memory", b"%d" % (1 << 30))])
+    assert report[0] == ("rung", b"1")
