@@ -28,7 +28,7 @@ static int usage(FILE *to, int status) {
 }
 
 int main(int argc, char **argv) {
-        if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0)) {
                 printf("brig %s\n", BRIG_VERSION);
                 return 0;
         }

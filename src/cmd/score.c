@@ -43,6 +43,12 @@ static int find_daemon(const struct score_options *o, struct client **ret, struc
         return r;
 }
 
+static const char *local_directory(const char *repo) {
+        if (strncmp(repo, "file:///", 8) == 0)
+                repo += 7;
+        return repo[0] == '/' ? repo : NULL;
+}
+
 static int run(const struct score_options *o, struct buf *ret, struct error *e) {
         _cleanup_buf_ struct buf request = BUF_INIT(4u * SCORE_FILE_MAX);
         struct client *c = NULL;
@@ -52,7 +58,7 @@ static int run(const struct score_options *o, struct buf *ret, struct error *e) 
         if (r < 0)
                 return r;
         struct score_run how = {
-                .request = buf_str(&request), .request_len = request.len, .local_repo = o->repo[0] == '/' ? o->repo : NULL,
+                .request = buf_str(&request), .request_len = request.len, .local_repo = local_directory(o->repo),
                 .progress = !o->quiet && isatty(STDERR_FILENO),
         };
         r = c ? score_remote(c, &how, ret, e) : score_local(&how, ret, e);

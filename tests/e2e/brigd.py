@@ -147,7 +147,9 @@ class Daemon:
             except OSError:
                 continue
         for root in [pathlib.Path("/sys/fs/cgroup"), *pathlib.Path("/sys/fs/cgroup").glob("*/")]:
-            found += [f"control group {group}" for group in root.glob(f"**/brig-{instance}/*/")]
+            for group, inside, _ in os.walk(root):  # not glob: groups of others vanish under it
+                if group.endswith(f"/brig-{instance}"):
+                    found += [f"control group {group}/{name}" for name in inside]
         found += [f"link {link.name}" for link in pathlib.Path("/sys/class/net").iterdir() if instance in self.alias(link)]
         return found
 
