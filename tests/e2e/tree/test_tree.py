@@ -376,3 +376,16 @@ def test_a_redirect_does_not_get_the_credentials(store, repo, serve, place):
     front.server_close()
     seen = [auth for _, _, auth in target.requests if auth]
     assert (a.kind, a.code) == ("failed", "repo_unreachable") and target.requests and seen == []
+
+
+def test_an_open_setup_has_a_link_but_not_the_host(store, repo, serve):
+    server = serve()
+    commit = repo.commit({"a": "1"})
+    reach = f"python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {server.port}), 2)' 2>/dev/null && echo reached >>/net"
+    command = f"tail -n +3 /proc/net/dev | cut -d: -f1 | sort >/net; {reach}; true"
+    store.get(1, repo.path, commit, setup=command, network="open")
+    links = store.out(1, "cat /net").split()
+    assert len(links) == 2 and "lo" in links, links
+    store.get(2, repo.path, commit, setup=command, network="none")
+    assert store.out(2, "cat /net").split() == ["lo"]
+    assert server.requests == []
