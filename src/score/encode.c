@@ -34,6 +34,8 @@ static int add_reason(const struct score_record *r, struct buf *b) {
         case OUTCOME_TEST_PATCH_REJECTED:
                 return buf_adds(b, "The test patch does not apply");
         case OUTCOME_TIMEOUT:
+                if (!r->timed_out)
+                        return buf_adds(b, "The sandbox's time (limits.wall_s) is over");
                 return buf_printf(b, "Timed out after %g s", (double)r->timeout_ms / 1000);
         default:
                 return buf_adds(b, r->error_code ? r->error_code : "Internal error");

@@ -108,6 +108,11 @@ static void failed_is_minus_one_with_the_reason(void **state) {
         check(f, "stderr", "\"warn\\nTimed out after 300 s\"");
         check(f, "error", "null");
         check(f, "timed_out", "true");
+        f->r.timed_out = false;            /* it was not test_command's own time */
+        f->r.limits_hit[LIMIT_WALL] = true;
+        encode(f);
+        check(f, "stderr", "\"warn\\nThe sandbox's time (limits.wall_s) is over\"");
+        check(f, "timed_out", "true");
 }
 
 static void a_rejected_patch_says_why(void **state) {

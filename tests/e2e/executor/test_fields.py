@@ -1,0 +1,148 @@
+"""What each field of a request does, seen from the record."""
+import pytest
+
+
+@pytest.fixture
+def run(daemon, repository):
+    def run(**fields):
+        return daemon.result(daemon.submit(repository.request(**fields)))
+    return run
+
+
+def test_diff_and_similarity(run, repository):
+    record = run(patch=repository.right_patch, capture_diff=True, reference_patch=repository.right_patch)
+    assert "+    return a + b" in record["patch_diff"]
+    assert record["patch_similarity"] == 1
+    record = run(patch=repository.right_patch, reference_patch="")
+    assert record["patch_diff"] is None
+
+
+def test_lint_is_counted_and_changes_nothing(run, repository):
+    record = run(patch=repository.right_patch, lint_command="echo calc.py:1:1: E111 one; echo calc.py:2:1: W222 two; echo flake8 >/dev/null; exit 1")
+    assert record["lint_output"].startswith("calc.py:1:1: E111 one\n")
+    assert isinstance(record["lint_errors"], int)
+    assert record["outcome"] == "resolved"
+
+
+def test_the_environment_is_clean_and_env_is_added(run):
+    record = run(test_command="env", env={"FOO": "bär", "PATH": "/usr/bin:/bin"})
+    lines = dict(line.split("=", 1) for line in record["stdout"].splitlines())
+    lines.pop("PWD", None), lines.pop("_", None)
+    assert lines == {"FOO": "bär", "PATH": "/usr/bin:/bin", "HOME": "/root", "USER": "root", "LANG": "C.UTF-8", "TZ": "UTC"}
+    assert record["provenance"]["environment"] == sorted(f"{k}={v}" for k, v in lines.items())
+
+
+def test_user(run):
+    assert run(test_command="id -u; id -g")["stdout"] == "0\n0\n"
+    assert run(test_command="id -u; id -g", user=1234)["stdout"] == "1234\n1234\n"
+    assert run(test_command="id -u; id -g", user="5:6")["stdout"] == "5\n6\n"
+
+
+def test_setup_runs_once_and_stays(run):
+    fields = {"setup_command": "echo $RANDOM$$ > made; date +%s%N >> made; mkdir -p /opt/made", "test_command": "cat made; ls -d /opt/made"}
+    first, second = run(**fields), run(**fields)
+    assert first["exit_code"] == second["exit_code"] == 0
+    assert first["stdout"] == second["stdout"] and second["cached"] is True
+
+
+@pytest.mark.parametrize("fields, code", [
+    ({"setup_command": "echo the-reason >&2; exit 3"}, "setup_failed"),
+    ({"setup_command": "sleep 1000", "setup_timeout": 1}, "setup_timeout"),
+    ({"image": "/nonexistent"}, "image_not_found"),
+    ({"image": "nosuch:latest"}, "image_not_found"),
+    ({"base_commit": "nosuchbranch"}, "commit_not_found"),
+    ({"base_commit": "f" * 40}, "commit_not_found"),
+    ({"repo_url": "http://127.0.0.1:1/r.git"}, "repo_unreachable"),
+])
+def test_what_is_not_there_has_a_name(run, daemon, fields, code):
+    record = run(**fields)
+    assert (record["outcome"], record["status"], record["exit_code"]) == ("infra_error", "failed", -1), record
+    assert record["error"]["code"] == code and record["error"]["message"], record
+    assert record["error"]["message"] in record["stderr"]
+    if code == "setup_failed":
+        assert "the-reason" in record["stderr"]
+
+
+def test_repo_path(run):
+    assert run(test_command="pwd")["stdout"] == "/testbed\n"
+    assert run(test_command="pwd; ls calc.py", repo_path="/work/deep/tree")["stdout"] == "/work/deep/tree\ncalc.py\n"
+
+
+@pytest.mark.parametrize("limits, command, outcome", [
+    ({"memory_mb": 64, "disk_mb": 16}, "python3 -c 'x = b\"x\" * (900 << 20)'", "oom"),
+    ({"pids": 20}, "for i in $(seq 100); do sleep 5 & done; wait; false", "pids_limit"),
+    ({"disk_mb": 20}, "head -c 50000000 /dev/zero > f", "disk_limit"),
+    ({"inodes": 1000}, "for i in $(seq 3000); do : > f$i || exit 1; done", "disk_limit"),
+    ({"output_bytes": 1000}, "yes", "output_limit"),
+    ({"wall_s": 2}, "sleep 1000", "timeout"),
+])
+def test_each_limit_is_an_outcome(run, limits, command, outcome):
+    record = run(limits=limits, test_command=command)
+    assert record["outcome"] == outcome, record
+    assert record["limits_hit"] == [outcome]
+    assert record["status"] == ("failed" if outcome == "timeout" else "completed")
+
+
+def test_cpus(run):
+    record = run(limits={"cpus": 0.2}, test_command="python3 -c 'import time; a=time.time(); s=time.process_time()\nwhile time.time()-a < 1: pass\nprint(time.process_time()-s)'")
+    assert float(record["stdout"]) < 0.6, record
+
+
+def test_a_timeout_keeps_the_output(run):
+    record = run(test_command="echo begun; echo oops >&2; sleep 1000", timeout=1)
+    assert (record["outcome"], record["exit_code"], record["timed_out"], record["stdout"]) == ("timeout", -1, True, "begun\n")
+    assert record["stderr"] == "oops\nTimed out after 1 s"
+
+
+def test_network(run):
+    assert run(test_command="cat /proc/net/dev | tail -n +3 | cut -d: -f1 | tr -d ' '")["stdout"] == "lo\n"
+    assert "eth0" in run(test_command="cat /proc/net/dev", network="open")["stdout"]
+
+
+def test_ids_decide(run):
+    record = run(fail_to_pass=["test_calc.py::test_double"], pass_to_pass="[]")
+    assert record["outcome"] == "resolved" and record["exit_code"] == 1   # test_add fails, and nobody asked for it
+    record = run(fail_to_pass=["test_calc.py::test_double", "test_calc.py::test_gone"])
+    assert record["outcome"] == "unresolved" and record["tests"]["test_calc.py::test_gone"] == "missing"
+    assert record["fail_to_pass"] == {"success": ["test_calc.py::test_double"], "failure": ["test_calc.py::test_gone"]}
+
+
+def test_the_command_may_be_built_from_ids(run):
+    record = run(test_command=None, fail_to_pass=["test_calc.py::test_double"])
+    assert record["outcome"] == "resolved" and record["tests"] == {"test_calc.py::test_double": "passed"}
+    record = run(test_command=None, fail_to_pass=["test_calc.py::test_double"], run="files")
+    assert record["tests"] == {"test_calc.py::test_add": "failed", "test_calc.py::test_double": "passed"}
+
+
+def test_patch_mode(run, repository):
+    crooked = repository.right_patch.replace("@@ -1,5 +1,5 @@", "@@ -1,9 +1,9 @@").rstrip("\n")
+    record = run(patch=crooked)
+    assert record["patch_applied"] and record["patch_rung"] == "recount" and record["outcome"] == "resolved", record
+    record = run(patch=crooked, patch_mode="strict")
+    assert not record["patch_applied"] and record["outcome"] == "patch_rejected" and record["reason"], record
+    assert record["status"] == "completed" and record["exit_code"] == 1
+
+
+def test_protect_puts_back(run, repository):
+    record = run(patch=repository.right_patch, protect=["calc.py"])
+    assert record["restored"] == ["calc.py"] and record["outcome"] == "unresolved"
+    assert record["integrity"]["verdict"] == "suspect"
+
+
+def test_a_signal_is_128_and_its_number(run):
+    assert run(test_command="kill -9 $$")["exit_code"] == 137
+
+
+def test_the_evidence_is_of_what_the_record_says(run, repository):
+    """Computed again from the record alone: keys sorted, nothing between them."""
+    import hashlib
+    import json
+    record = run(patch=repository.right_patch, test_command="python3 -m pytest -q")
+    p = record["provenance"]
+    text = json.dumps({"v": 1, "tree_hash": p["tree_hash"], "image_digest": p["image_digest"], "patch_rung": record["patch_rung"],
+                       "restored": record["restored"], "argv": p["argv"], "environment": p["environment"],
+                       "tests": [list(t) for t in record["tests"].items()], "outcome": record["outcome"]},
+                      sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert record["evidence"] == hashlib.sha256(text.encode()).hexdigest()
+    again = run(patch=repository.right_patch, test_command="python3 -m pytest -q")
+    assert again["evidence"] == record["evidence"]
