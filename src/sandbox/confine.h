@@ -1,9 +1,11 @@
 /* What a process of a sandbox may still do: capabilities, no_new_privs, resource limits, Landlock.
  *
  * Data, then action: confine_plan_init (spawner) fills a plain struct; the child applies it with calls that allocate
- * nothing and touch no lock, so they may run between clone and execve. Order in the child, after it entered its namespaces:
+ * nothing and touch no lock, so they may run between clone and execve. Order in the child:
  *
- *     confine_rlimits, confine_bounding, confine_landlock, seccomp_install    root in the user namespace, all capabilities
+ *     confine_rlimits                                      root of the machine: only that may raise a hard limit
+ *     setns(user namespace)
+ *     confine_bounding, confine_landlock, seccomp_install  root inside, all capabilities
  *     setgroups, setresgid, setresuid (the filter allows them)
  *     confine_privileges, execve
  *

@@ -13,7 +13,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tarfile
 import xml.etree.ElementTree
 
 PYTHON = "/usr/bin/python3"  # the interpreter of the host image: what a sandbox sees
@@ -28,6 +27,7 @@ class Release:
     sources: str  # pattern of the paths that are sources
     run: tuple  # test files or directories given to pytest
     pythonpath: str = "."
+    command: str = ""  # where the project's own options ask for plugins that the host image has not
 
     @property
     def name(self):
@@ -43,7 +43,7 @@ RELEASES = (
     Release("jsonpointer", "2.1", "2.2", r"^tests\.py$", r"^jsonpointer\.py$", ("tests.py",)),
     Release("more-itertools", "9.0.0", "9.1.0", r"^tests/", r"^more_itertools/", ("tests",)),
     Release("pathspec", "0.11.0", "0.11.1", r"^tests/", r"^pathspec/", ("tests",)),
-    Release("wcwidth", "0.2.8", "0.2.9", r"^tests/", r"^wcwidth/", ("tests",)),
+    Release("wcwidth", "0.2.8", "0.2.9", r"^tests/", r"^wcwidth/", ("tests",), command="python3 -m pytest -q -o addopts= tests"),
     Release("tomlkit", "0.11.7", "0.11.8", r"^tests/", r"^tomlkit/", ("tests",)),
 )
 
@@ -65,8 +65,8 @@ def download(package, version, cache):
 
 
 def unpack(archive, into):
-    with tarfile.open(archive) as tar:
-        tar.extractall(into, filter="data")
+    into.mkdir(parents=True)
+    subprocess.run(["tar", "--no-same-owner", "--no-same-permissions", "-xf", str(archive), "-C", str(into)], check=True)
     (root,) = [p for p in into.iterdir() if p.is_dir()]
     return root
 
@@ -138,6 +138,7 @@ class Task:
     fail_to_pass: list
     pass_to_pass: list
     pythonpath: str
+    command: str
 
 
 def make(release, work, cache):
@@ -171,7 +172,7 @@ def make(release, work, cache):
         raise ValueError(f"{release.package}: no half of the patch fails")
     git(tree, "reset", "-q", "--hard", "HEAD")
     git(tree, "clean", "-q", "-fdx")
-    return Task(release.name, tree, commit, patch, half, test_patch, fail_to_pass, pass_to_pass, release.pythonpath)
+    return Task(release.name, tree, commit, patch, half, test_patch, fail_to_pass, pass_to_pass, release.pythonpath, release.command)
 
 
 def _resolves(tree, release, new, patch, ids):

@@ -15,7 +15,7 @@ def task(request, tasks):
 def score(daemon, task, patch):
     request = {
         "repo_url": str(task.repo), "base_commit": task.commit, "patch": patch.decode("utf-8", "surrogateescape"),
-        "test_patch": task.test_patch.decode("utf-8", "surrogateescape"), "test_framework": "pytest",
+        "test_patch": task.test_patch.decode("utf-8", "surrogateescape"), "test_framework": "pytest", "test_command": task.command,
         "fail_to_pass": task.fail_to_pass, "pass_to_pass": task.pass_to_pass, "env": {"PYTHONPATH": task.pythonpath},
     }
     return daemon.result(daemon.submit(request), 300)

@@ -195,9 +195,15 @@ static void cpu_quota_is_set(void **state) {
         assert_int_equal(cgroup_destroy(c), 0);
 }
 
+static int64_t cpu_ns(void) {
+        struct timespec t;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+        return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
 static int spin(void) {
-        for (struct timespec t = { 0 }; t.tv_nsec < 20000000 && t.tv_sec == 0;)
-                clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+        for (int64_t end = cpu_ns() + 20000000; cpu_ns() < end;)
+                ;
         return 0;
 }
 

@@ -19,6 +19,7 @@
 #include "sandbox/facilities.h"
 #include "sandbox/seccomp.h"
 
+#define OPEN_FILES 256
 #define CAP(c) (1ull << CAP_##c)
 
 struct sets { uint64_t effective, permitted, inheritable, bounding, ambient; };
@@ -55,6 +56,11 @@ static int inside(int (*fn)(void)) {
         assert_int_equal(pipe2(ready, O_CLOEXEC) | pipe2(go, O_CLOEXEC), 0);
         pid_t pid = fork();
         if (pid == 0) {
+                struct confine_plan p;
+                bool capped;
+                confine_plan_init(PROFILE_SCORE, false, OPEN_FILES, &p, &capped);
+                if (confine_rlimits(&p) < 0)
+                        _exit(90);
                 if (unshare(CLONE_NEWUSER) < 0 || write(ready[1], "r", 1) != 1 || read(go[0], &c, 1) != 1)
                         _exit(91);
                 if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
@@ -78,10 +84,8 @@ static int inside(int (*fn)(void)) {
 static int confine(enum sandbox_profile profile, bool helper, uint32_t uid) {
         struct confine_plan p;
         bool capped;
-        confine_plan_init(profile, helper, 256, &p, &capped);
-        int r = confine_rlimits(&p);
-        if (r == 0)
-                r = confine_bounding(&p);
+        confine_plan_init(profile, helper, OPEN_FILES, &p, &capped);
+        int r = confine_bounding(&p);
         if (r == 0)
                 r = confine_landlock(&p);
         if (r == 0)
