@@ -128,13 +128,14 @@ static int collect_lowers(struct build *b) {
                         int fd = layer_lower(b, layers[i], (enum plane)p);
                         if (fd == -ENOENT)
                                 continue;
-                        if (fd < 0)
-                                return fault_set(b->f, "attach a layer", fd);
+                        int parked = fd < 0 ? fd : mount_park(fd);
+                        if (parked < 0)
+                                return fault_set(b->f, "attach a layer", parked);
                         b->lower[p][b->n_lowers[p]++] = fd;
                 }
-                int fd = image_lower(b, (enum plane)p);
-                if (fd < 0 && fd != -ENOENT)
-                        return fault_set(b->f, "attach the image", fd);
+                int fd = image_lower(b, (enum plane)p), parked = fd < 0 ? fd : mount_park(fd);
+                if (parked < 0 && fd != -ENOENT)
+                        return fault_set(b->f, "attach the image", parked);
                 /* A layer made on another image may hold planes that this one has not: they are not used. */
                 if (fd == -ENOENT)
                         b->n_lowers[p] = 0;
@@ -159,7 +160,7 @@ int cell_base(struct spawn *sp, struct cell *c) {
         else if (r == 0)
                 r = mount_clone(lower[0], "", LOWER_ATTRS | MOUNT_ATTR_NOSUID, -1);
         for (size_t i = 0; i < b->n_own; i++)
-                fd_close(b->own[i]);
+                mount_release(b->own[i]);
         fd_close(b->image);
         free(b);
         return r;
@@ -430,10 +431,10 @@ int cell_take_seat(struct spawn *sp, struct cell *c, struct fault *f) {
 
 static int make_upper(struct build *b) {
         struct cell *c = b->cell;
-        if (c->upper >= 0)
-                return 0;              /* an image, mounted by a job */
-        c->upper = mount_tmpfs(c->spec.limits.disk_bytes, c->spec.limits.inodes, 0755, MOUNT_ATTR_NODEV);
-        return c->upper < 0 ? fault_set(b->f, "mount the upper", c->upper) : 0;
+        if (c->upper < 0)              /* else an image, mounted by a job */
+                c->upper = mount_tmpfs(c->spec.limits.disk_bytes, c->spec.limits.inodes, 0755, MOUNT_ATTR_NODEV);
+        int r = c->upper < 0 ? c->upper : mount_park(c->upper);
+        return r < 0 ? fault_set(b->f, "mount the upper", r) : 0;
 }
 
 static int start_first(struct build *b, const struct exec_request *x, int program) {
@@ -506,7 +507,7 @@ int cell_build(struct spawn *sp, struct cell *c, struct fault *f) {
         if (r == 0)
                 r = c->direct ? start_direct(b) : start_init(b);
         for (size_t i = 0; i < b->n_own; i++)
-                fd_close(b->own[i]);
+                mount_release(b->own[i]);
         fd_close(b->image);
         free(b);
         c->started_ms = now_ms();
@@ -542,7 +543,7 @@ void cell_read_facts(struct cell *c) {
 
 void cell_drop_upper(struct spawn *sp, struct cell *c) {
         c->base = fd_close(c->base);
-        c->upper = fd_close(c->upper);
+        c->upper = mount_release(c->upper);
 }
 
 void cell_free(struct spawn *sp, struct cell *c) {

@@ -25,7 +25,7 @@ enum facility {
         FACILITY_MOUNT_API,         /* fsopen, fsmount, open_tree, move_mount, mount_setattr */
         FACILITY_IDMAP_MOUNT,       /* id-mapped mounts of the file system that holds / */
         FACILITY_OVERLAY_IDMAP,     /* overlay over an id-mapped lower */
-        FACILITY_LOWERDIR_PLUS,     /* fsconfig("lowerdir+"): no limit of one page; value: 1 by path, 2 also by descriptor */
+        FACILITY_DETACHED_SOURCE,   /* clones of, and overlays over, mounts that are attached nowhere */
         FACILITY_PROC_PIDNS,        /* procfs option pidns= */
         FACILITY_LOOP,              /* loop devices */
         FACILITY_SECCOMP,

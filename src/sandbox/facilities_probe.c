@@ -175,14 +175,18 @@ static int try_overlay(int lower) {
         return mount("overlay", SCRATCH "/m", "overlay", 0, "lowerdir=" SCRATCH "/l,upperdir=" SCRATCH "/u,workdir=" SCRATCH "/w") < 0 ? -errno : 0;
 }
 
-static void probe_lowerdir_plus(struct facilities *f) {
-        _cleanup_close_ int fs = (int)syscall(SYS_fsopen, "overlay", 1u), dir = open(SCRATCH, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (fs < 0 || syscall(SYS_fsconfig, fs, 1 /* FSCONFIG_SET_STRING */, "lowerdir+", SCRATCH, 0) < 0)
-                facility_tried(f, FACILITY_LOWERDIR_PLUS, -errno, "fsconfig lowerdir+");
-        else if (syscall(SYS_fsconfig, fs, 5 /* FSCONFIG_SET_FD */, "lowerdir+", NULL, dir) < 0)
-                facility_set(f, FACILITY_LOWERDIR_PLUS, FACILITY_OK, 1, "by path");
-        else
-                facility_set(f, FACILITY_LOWERDIR_PLUS, FACILITY_OK, 2, "by path or descriptor");
+/* Since 6.15: `tree` is detached, and an overlay of it can be made. */
+static int try_detached_source(void) {
+        _cleanup_close_ int tree = -1, clone = -1;
+        int r = try_idmap(&tree);
+        if (r < 0)
+                return r;
+        clone = (int)syscall(SYS_open_tree, tree, "", 1u /* OPEN_TREE_CLONE */ | O_CLOEXEC | AT_EMPTY_PATH);
+        if (clone < 0)
+                return -errno;
+        char options[128];
+        snprintf(options, sizeof options, "lowerdir=/proc/self/fd/%d:" SCRATCH "/u", tree);
+        return mount("overlay", SCRATCH "/m", "overlay", 0, options) < 0 ? -errno : 0;
 }
 
 static int try_proc_pidns(void) {
@@ -198,7 +202,7 @@ void facilities_probe_mounts(struct facilities *f) {
                 facility_tried(f, FACILITY_MOUNT_API, r, "unshare the mounts");
                 facility_tried(f, FACILITY_IDMAP_MOUNT, r, "unshare the mounts");
                 facility_tried(f, FACILITY_OVERLAY_IDMAP, r, "unshare the mounts");
-                facility_tried(f, FACILITY_LOWERDIR_PLUS, r, "unshare the mounts");
+                facility_tried(f, FACILITY_DETACHED_SOURCE, r, "unshare the mounts");
                 facility_tried(f, FACILITY_PROC_PIDNS, r, "unshare the mounts");
                 return;
         }
@@ -208,6 +212,6 @@ void facilities_probe_mounts(struct facilities *f) {
         r = try_idmap(&lower);
         facility_tried(f, FACILITY_IDMAP_MOUNT, r, "mount_setattr on /usr");
         facility_tried(f, FACILITY_OVERLAY_IDMAP, r < 0 ? r : try_overlay(lower), "overlay over it");
-        probe_lowerdir_plus(f);
+        facility_tried(f, FACILITY_DETACHED_SOURCE, try_detached_source(), "clone of, and overlay over, a detached mount");
         facility_tried(f, FACILITY_PROC_PIDNS, try_proc_pidns(), "fsconfig pidns");
 }

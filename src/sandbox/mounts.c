@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "base/fs.h"
+#include "sandbox/facilities.h"
 #include "sandbox/mounts.h"
 
 static int finish(int fs, uint64_t attrs) {
@@ -102,4 +104,47 @@ int mount_attach(int fd, int dirfd, const char *target) {
         if (move_mount(fd, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
                 return -errno;
         return 0;
+}
+
+/* ---- parking ---- */
+
+static void park_path(int fd, char path[static 64]) {
+        snprintf(path, 64, MOUNT_PARK "/%d", fd);
+}
+
+int mount_park_prepare(void) {
+        if (facility_ok(FACILITY_DETACHED_SOURCE))
+                return 0;
+        int r = fs_mkdir_p(MOUNT_PARK, 0700);
+        if (r < 0)
+                return r;
+        _cleanup_close_ int top = mount_tmpfs(1 << 20, 0, 0700, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        if (top < 0)
+                return top;
+        return move_mount(top, "", AT_FDCWD, MOUNT_PARK, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+int mount_park(int fd) {
+        if (facility_ok(FACILITY_DETACHED_SOURCE))
+                return 0;
+        _cleanup_close_ int clone = open_tree(fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        if (clone >= 0)
+                return 0;      /* attached already, here or by whoever keeps it */
+        char path[64];
+        park_path(fd, path);
+        /* The number may have belonged to a mount that was closed without being released. */
+        while (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
+                ;
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                return -errno;
+        return move_mount(fd, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+int mount_release(int fd) {
+        if (fd >= 0 && !facility_ok(FACILITY_DETACHED_SOURCE)) {
+                char path[64];
+                park_path(fd, path);
+                (void)umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
+        }
+        return fd_close(fd);
 }

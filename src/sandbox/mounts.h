@@ -20,5 +20,12 @@ int mount_attrs(int fd, uint64_t set);
 int mount_overlay(const int *lowers, size_t n_lowers, int upper_dir, const char *upper, const char *work, uint64_t attrs);
 /* Attaches a detached mount over the directory (or file) `target` below `dirfd`; no component of target may be a link. */
 int mount_attach(int fd, int dirfd, const char *target);
+/* Before Linux 6.15 nothing can be built on a detached mount: no clone of it, no overlay over it. There mount_park attaches it
+ * below MOUNT_PARK in this process's own mount namespace; where FACILITY_DETACHED_SOURCE is present it does nothing. A parked
+ * mount lives until mount_release, which also closes the descriptor (and may be called for any other descriptor too). */
+#define MOUNT_PARK "/run/brig/park"
+int mount_park_prepare(void);      /* once, in the namespace that will hold them */
+int mount_park(int fd);
+int mount_release(int fd);         /* -1 */
 /* A new file system by name with string options ("key", "value", ..., NULL); value "" means a flag. */
 int mount_new(const char *type, uint64_t attrs, ...) __attribute__((sentinel));

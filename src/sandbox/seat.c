@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "base/fs.h"
+#include "sandbox/mounts.h"
 #include "sandbox/seat.h"
 
 const char *const plane_dir[PLANE_MAX] = { "root", "usr", "opt" };
@@ -93,7 +94,7 @@ void seat_free(struct seat *s) {
         if (!s)
                 return;
         for (int i = 0; i < PLANE_MAX; i++)
-                fd_close(s->lower[i]);
+                mount_release(s->lower[i]);
         for (unsigned i = 0; i < s->n_maps; i++)
                 fd_close(s->map[i].user_ns);
         fd_close(s->user_ns);

@@ -36,6 +36,7 @@
 #include <sys/wait.h>
 
 #include "base/fs.h"
+#include "sandbox/mounts.h"
 #include "sandbox/child.h"
 #include "sandbox/seccomp.h"
 #include "sandbox/skeleton.h"
@@ -229,6 +230,9 @@ static int own_mounts(struct spawn *sp, struct error *e) {
                 return error_set(e, -errno, "make the spawner's mount namespace");
         if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
                 return error_set(e, -errno, "mount the spawner's /proc");
+        int r = mount_park_prepare();
+        if (r < 0)
+                return error_set(e, r, "make " MOUNT_PARK);
         sp->own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
         return sp->own_mounts < 0 ? error_set(e, -errno, "open the spawner's mount namespace") : 0;
 }

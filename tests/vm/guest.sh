@@ -49,6 +49,6 @@ run "test_cgroup below a group" bash -c 'echo $$ >/sys/fs/cgroup/service/cgroup.
 run "test_sandbox below a group" bash -c 'echo $$ >/sys/fs/cgroup/service/cgroup.procs; exec /usr/lib/brig-tests/test_sandbox'
 
 # Every fallback at once, on the oldest kernel.
-export BRIG_FORCE_MISSING=clone-into-cgroup,cgroup-kill,landlock,lowerdir-plus,proc-pidns,close-range
+export BRIG_FORCE_MISSING=clone-into-cgroup,cgroup-kill,landlock,detached-source,proc-pidns,close-range
 run "test_sandbox with every fallback" /usr/lib/brig-tests/test_sandbox
 unset BRIG_FORCE_MISSING
