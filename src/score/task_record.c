@@ -124,6 +124,9 @@ int task_record_test(struct score_task *t, const struct exec_end *end) {
                 rec->limits_hit[LIMIT_OUTPUT] = true;
         t->test_status = end->started ? end->status : (end->error.code == -ENOENT ? 127 : 126) << 8;
         if (!end->started && end->error.code < 0 && !end->sandbox_ended) {
+                const char *program = t->command.kind == COMMAND_VERBATIM ? "sh" : t->command.argv[0];
+                capture_feed(&t->err, program, strlen(program));
+                capture_feed(&t->err, ": ", 2);
                 capture_feed(&t->err, end->error.text, strlen(end->error.text));
                 capture_feed(&t->err, "\n", 1);
         }
