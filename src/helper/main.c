@@ -8,8 +8,10 @@
 
 static const struct helper_verb verbs[] = {
         { "apply", verb_apply },
+        { "read-file", verb_read_file },
         { "remove-tree", verb_remove_tree },
         { "true", verb_true },
+        { "wait", verb_wait },
 };
 
 int main(int argc, char **argv) {

@@ -16,4 +16,8 @@ struct helper_verb { const char *name; int (*run)(int argc, char **argv); };
 int verb_remove_tree(int argc, char **argv);
 /* apply: patches, restores and tests' files of one task; request and report at descriptors from 5 on (score/apply_wire.h). */
 int verb_apply(int argc, char **argv);
+/* read-file root|base PATH: its bytes on standard output; regular files only, links not followed. 2: there is none. */
+int verb_read_file(int argc, char **argv);
+/* wait: says "." and waits for the end of its input. For tests. */
+int verb_wait(int argc, char **argv);
 int verb_true(int argc, char **argv);
