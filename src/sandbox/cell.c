@@ -359,11 +359,7 @@ static int make_group(struct build *b) {
                 r = cgroup_set_limits(c->cgroup, &l, &b->f->error);
         if (r < 0)
                 return fault_set(b->f, "make the cgroup", r);
-        if (!c->direct) {
-                r = cgroup_sub_make(c->cgroup, "init", &c->init_group);
-                if (r < 0 && r != -EOPNOTSUPP)
-                        return fault_set(b->f, "make the cgroup", r);
-        }
+        c->init_group = cgroup_open_group(c->cgroup);  /* -1 and less: no v2 tree */
         return 0;
 }
 

@@ -165,6 +165,13 @@ static int grouping_dir(const struct cgroup *c) {
         return c->made & 1u << CG_GROUP ? c->m->dir[CG_GROUP] : -1;
 }
 
+int cgroup_open_group(struct cgroup *c) {
+        if (grouping_dir(c) < 0)
+                return -EOPNOTSUPP;
+        int fd = openat(grouping_dir(c), c->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return fd < 0 ? -errno : fd;
+}
+
 int cgroup_sub_make(struct cgroup *c, const char *name, int *ret_fd) {
         if (!name_ok(name, 15))
                 return -EINVAL;

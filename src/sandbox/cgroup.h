@@ -75,6 +75,8 @@ int cgroup_set_limits(struct cgroup *c, const struct cgroup_limits *l, struct er
 
 /* ---- putting processes in ---- */
 
+/* The set's own directory in the grouping hierarchy, for CLONE_INTO_CGROUP; the caller closes it. -EOPNOTSUPP without v2 tree. */
+int cgroup_open_group(struct cgroup *c);
 /* A new sub-group (name: [a-z0-9]{1,15}); *ret_fd is its directory in the grouping hierarchy, for CLONE_INTO_CGROUP and
  * cgroup_sub_*; the caller closes it. -EOPNOTSUPP where no v2 tree is mounted. */
 int cgroup_sub_make(struct cgroup *c, const char *name, int *ret_fd);

@@ -12,6 +12,7 @@
 
 #include "base/fs.h"
 #include "sandbox/child.h"
+#include "sandbox/facilities.h"
 #include "sandbox/mounts.h"
 #include "sandbox/seccomp.h"
 
@@ -208,7 +209,7 @@ static int first_main(void *arg) {
         struct child_first *c = arg;
         struct child_report *rep = &c->report;
         /* Before the cgroup namespace: or the host's paths would show inside. */
-        int r = c->exec.cgroup ? cgroup_attach(c->exec.cgroup, c->exec.group, 0, false) : 0;
+        int r = c->exec.cgroup ? cgroup_attach(c->exec.cgroup, c->exec.group, 0, c->exec.cloned_in) : 0;
         if (r < 0)
                 return fail(rep, "join the cgroup", r), 1;
         if (c->net_ns >= 0 && setns(c->net_ns, CLONE_NEWNET) < 0)
@@ -225,16 +226,51 @@ static int first_main(void *arg) {
         return 1;
 }
 
+/* clone3 with a stack of the child's own, on which it calls fn(arg) and exits with what that returns. */
+static long clone_call(struct clone_args *args, int (*fn)(void *), void *arg) {
+        register long ret __asm__("rax") = SYS_clone3;
+        register int (*r8)(void *) __asm__("r8") = fn;
+        register void *r9 __asm__("r9") = arg;
+        __asm__ volatile("syscall\n\t"
+                         "test %%rax, %%rax\n\t"
+                         "jnz 1f\n\t"
+                         "xor %%ebp, %%ebp\n\t"
+                         "mov %%r9, %%rdi\n\t"
+                         "call *%%r8\n\t"
+                         "mov %%eax, %%edi\n\t"
+                         "mov %[exit], %%eax\n\t"
+                         "syscall\n\t"
+                         "hlt\n"
+                         "1:"
+                         : "+r"(ret)
+                         : "D"(args), "S"(sizeof *args), "r"(r8), "r"(r9), [exit] "i"(SYS_exit)
+                         : "rcx", "r11", "memory", "cc");
+        return ret;
+}
+
+/* Being born in the group costs nothing; moving there takes a lock that waits for a grace period: up to 10 ms. */
+static void born_in_group(struct child_exec *c, struct clone_args *args) {
+        c->cloned_in = c->cgroup && c->group >= 0 && facility_ok(FACILITY_CLONE_INTO_CGROUP);
+        if (c->cloned_in) {
+                args->flags |= CLONE_INTO_CGROUP;
+                args->cgroup = (uint64_t)c->group;
+        }
+}
+
 int child_first(struct child_first *c, pid_t *ret_pid, int *ret_pidfd) {
         static char stack[STACK_SIZE] __attribute__((aligned(16)));    /* one child at a time: the spawner sleeps */
         int pidfd = -1;
         c->report = (struct child_report){ 0 };
-        pid_t pid = clone(first_main, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_NEWPID | SIGCHLD, c, &pidfd);
+        struct clone_args args = {
+                .flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_NEWPID, .pidfd = (uint64_t)(uintptr_t)&pidfd, .exit_signal = SIGCHLD,
+                .stack = (uint64_t)(uintptr_t)stack, .stack_size = sizeof stack,
+        };
+        born_in_group(&c->exec, &args);
+        long pid = clone_call(&args, first_main, c);
         if (pid < 0)
-                return fail(&c->report, "clone", -errno);
-        *ret_pid = pid;
+                return fail(&c->report, "clone", (int)pid);
+        *ret_pid = (pid_t)pid;
         *ret_pidfd = pidfd;
-        /* Killed before it could say anything: out of memory in its own cgroup, most likely. */
         return c->report.code;
 }
 
@@ -252,7 +288,7 @@ static int open_helper_fds(struct child_join *c, struct exec_request *x) {
 
 NORETURN static void join_main(struct child_join *c) {
         struct child_report *rep = c->report;
-        int r = c->exec.cgroup ? cgroup_attach(c->exec.cgroup, c->exec.group, 0, false) : 0;
+        int r = c->exec.cgroup ? cgroup_attach(c->exec.cgroup, c->exec.group, 0, c->exec.cloned_in) : 0;
         if (r < 0) {
                 fail(rep, "join the cgroup", r);
                 _exit(1);
@@ -280,6 +316,7 @@ NORETURN static void join_main(struct child_join *c) {
 int child_join(struct child_join *c, pid_t *ret_pid) {
         *c->report = (struct child_report){ 0 };
         struct clone_args args = { .exit_signal = SIGCHLD };
+        born_in_group(&c->exec, &args);
         /* A PID namespace can only be given to a child: the spawner points at the sandbox's for one clone. */
         static int own_ns = -1;
         if (own_ns < 0)

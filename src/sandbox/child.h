@@ -25,7 +25,7 @@ struct child_exec {
         int null_fd;               /* for descriptors that were given as -1 */
         struct confine_plan confine;
         const struct sock_fprog *filter;
-        struct cgroup *cgroup; int group;
+        struct cgroup *cgroup; int group; bool cloned_in;
 };
 
 struct child_first {

@@ -38,6 +38,7 @@
 #include "base/fs.h"
 #include "sandbox/mounts.h"
 #include "sandbox/child.h"
+#include "sandbox/facilities.h"
 #include "sandbox/seccomp.h"
 #include "sandbox/skeleton.h"
 
@@ -277,6 +278,7 @@ static int start(struct spawn *sp, int socket, struct error *e) {
                 files.rlim_cur = files.rlim_max;
                 setrlimit(RLIMIT_NOFILE, &files);
         }
+        (void)facilities_get();        /* probes with children of its own, before there are others */
         int r = open_loop(sp, socket, e);
         if (r == 0)
                 r = own_mounts(sp, e);

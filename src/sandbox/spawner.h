@@ -56,7 +56,7 @@ struct cell {
         bool direct;                       /* the first exec is PID 1; no init */
         struct seat *seat;
         struct cgroup *cgroup;
-        int init_group;                    /* its sub-group in the grouping hierarchy, or -1 */
+        int init_group;                    /* its group in the grouping hierarchy, or < 0 */
         struct watch oom;
         int net_ns;
         struct network_link link; bool linked;
