@@ -257,7 +257,11 @@ static int add_inner(struct build *b) {
         int shm = own(b, mount_clone(c->upper, "shm", INNER_ATTRS, -1));
         if (shm < 0)
                 return fault_set(b->f, "attach /dev/shm", shm);
+        /* The upper itself lies below /dev/shm, where nobody can reach it, so that it goes away in one with the namespace: a
+         * mount that is attached nowhere costs a grace period to drop. An image's mount stays the layers'. */
         int r = add_mount(b, pts, "dev/pts");
+        if (r == 0 && c->spec.upper == UPPER_TMPFS)
+                r = add_mount(b, c->upper, "dev/shm");
         if (r == 0)
                 r = add_mount(b, shm, "dev/shm");
         for (const char *const *t = (const char *const[]){ "proc", "dev", "sys", NULL }; *t && r == 0 && b->image >= 0; t++)

@@ -145,13 +145,13 @@ static int finish(struct child_exec *c, struct child_report *rep) {
 
 /* ---- the first process ---- */
 
-static int mask_proc(int proc) {
+static int mask_proc(int proc, int seed) {
         static const char *const read_only[] = { "sys", "irq", "bus", "fs" };
-        static const char *const no_file[] = { "sysrq-trigger", "kcore", "keys", "key-users", "timer_list", "kmsg", "kallsyms", "sched_debug", "latency_stats" };
-        static const char *const no_dir[] = { "acpi", "scsi", "asound", "driver", "tty" };
+        static const char *const no_file[] = { "sysrq-trigger", "kcore", "keys", "timer_list", "timer_stats", "sched_debug", "latency_stats" };
+        static const char *const no_dir[] = { "acpi", "scsi", "asound" };
         const uint64_t attrs = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
         struct { const char *const *names; size_t n; const char *source; } groups[] = {
-                { read_only, ARRAY_SIZE(read_only), NULL }, { no_file, ARRAY_SIZE(no_file), "/n" }, { no_dir, ARRAY_SIZE(no_dir), "/e" },
+                { read_only, ARRAY_SIZE(read_only), NULL }, { no_file, ARRAY_SIZE(no_file), "n" }, { no_dir, ARRAY_SIZE(no_dir), "e" },
         };
         for (size_t g = 0; g < ARRAY_SIZE(groups); g++) {
                 for (size_t i = 0; i < groups[g].n; i++) {
@@ -160,7 +160,7 @@ static int mask_proc(int proc) {
                         if (at < 0)
                                 continue;      /* this kernel has none */
                         const char *source = groups[g].source;
-                        _cleanup_close_ int cover = source ? mount_clone(AT_FDCWD, source, attrs, -1) : mount_clone(proc, name, attrs, -1);
+                        _cleanup_close_ int cover = source ? mount_clone(seed, source, attrs, -1) : mount_clone(proc, name, attrs, -1);
                         if (cover < 0)
                                 return cover;
                         if (move_mount(cover, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
@@ -170,26 +170,29 @@ static int mask_proc(int proc) {
         return 0;
 }
 
-static int attach_proc(int root, struct child_report *rep) {
+static int attach_proc(int root, int seed, struct child_report *rep) {
         const uint64_t attrs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
         _cleanup_close_ int proc = mount_new("proc", attrs, NULL);
         if (proc < 0)
                 return fail(rep, "mount /proc", proc);
         int r = mount_attach(proc, root, "proc");
         if (r == 0)
-                r = mask_proc(proc);
+                r = mask_proc(proc, seed);
         return r < 0 ? fail(rep, "attach /proc", r) : 0;
 }
 
+/* The root goes over the seed's own, and nothing is unmounted: a path that climbs to the seed's root comes down again in what
+ * covers it. pivot_root looks at every task of the machine, and unmounting the seed waits for a grace period. */
 static int attach_all(struct child_first *c) {
         struct child_report *rep = &c->report;
-        if (move_mount(c->mounts[0].fd, "", AT_FDCWD, "/r", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-                return fail(rep, "attach the root", -errno);
-        _cleanup_close_ int root = open("/r", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (root < 0)
-                return fail(rep, "open the root", -errno);
+        int root = c->mounts[0].fd;
+        _cleanup_close_ int seed = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         _cleanup_close_ int dev = mount_clone(AT_FDCWD, "/d", MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, -1);
-        int r = dev < 0 ? dev : mount_attach(dev, root, "dev");
+        if (seed < 0 || dev < 0)
+                return fail(rep, "open the seed", -errno);
+        if (move_mount(root, "", seed, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+                return fail(rep, "attach the root", -errno);
+        int r = mount_attach(dev, root, "dev");
         if (r < 0)
                 return fail(rep, "attach /dev", r);
         for (size_t i = 1; i < c->n_mounts; i++) {
@@ -197,10 +200,10 @@ static int attach_all(struct child_first *c) {
                 if (r < 0)
                         return fail(rep, c->mounts[i].target, r);
         }
-        r = attach_proc(root, rep);
+        r = attach_proc(root, seed, rep);
         if (r < 0)
                 return r;
-        if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        if (fchdir(root) < 0 || chroot(".") < 0)
                 return fail(rep, "change the root", -errno);
         return 0;
 }

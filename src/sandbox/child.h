@@ -50,5 +50,5 @@ struct child_join {
 int child_join(struct child_join *c, pid_t *ret_pid);
 
 /* Inside the spawner's start: makes the seed, the mount namespace from which every sandbox's is copied: one read-only tmpfs
- * with the directories r (the root goes there), d (/dev) and e (empty), and n, an empty file. */
+ * with the directories d (/dev) and e (empty), and n, an empty file. */
 int seed_make(int *ret_ns, struct error *e);

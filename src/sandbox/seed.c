@@ -38,7 +38,7 @@ static int fill_seed(void) {
         _cleanup_close_ int top = mount_tmpfs(1 << 20, 64, 0755, MOUNT_ATTR_NOSUID);
         if (top < 0)
                 return top;
-        if (mkdirat(top, "r", 0755) < 0 || mkdirat(top, "e", 0555) < 0 || mkdirat(top, "d", 0755) < 0)
+        if (mkdirat(top, "e", 0555) < 0 || mkdirat(top, "d", 0755) < 0)
                 return -errno;
         _cleanup_close_ int empty = openat(top, "n", O_WRONLY | O_CREAT | O_CLOEXEC, 0444);
         int r = empty < 0 ? -errno : make_dev(top);

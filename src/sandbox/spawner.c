@@ -321,6 +321,7 @@ static void say_hello(struct spawn *sp, int r, const struct error *e) {
 
 /* Off the hot path: what the next sandboxes will take is made while nobody asks. */
 #define POOL_WANT 4
+#define IDLE_MS 2
 static bool refill(struct spawn *sp) {
         int groups = cgroup_pool_fill(sp->cgroups, POOL_WANT, 1), nets = netns_pool_fill(sp->net_pool, POOL_WANT, 1);
         return groups > 0 || nets > 0;
@@ -335,7 +336,7 @@ static void loop(struct spawn *sp) {
                         continue;
                 }
                 sp->next_event = 0;
-                sp->n_events = epoll_wait(sp->epoll, sp->event, SPAWNER_EVENTS, hungry && !sp->stopping ? 0 : -1);
+                sp->n_events = epoll_wait(sp->epoll, sp->event, SPAWNER_EVENTS, hungry && !sp->stopping ? IDLE_MS : -1);
                 if (sp->n_events == 0)
                         hungry = refill(sp);
                 if (sp->n_events > 0)
