@@ -25,6 +25,7 @@ static void on_failed(struct sandbox *s, const char *step, const struct error *e
         exit(1);
 }
 static void on_gone(struct sandbox *s, const struct sandbox_end *end, void *user) { done = true; }
+static void on_stopped(void *user) { done = true; }
 static const struct sandbox_callbacks callbacks = { on_ready, on_failed, NULL, on_gone };
 
 static void await(void) {
@@ -177,6 +178,8 @@ int main(int argc, char **argv) {
         report("sandbox with init: the same, against posix_spawn", INIT, BARE, 3, n);
         report("exec of /bin/true in a standing sandbox, against posix_spawn", EXEC, BARE, 1.5, n);
         sandbox_destroy(standing);
+        await();
+        spawner_stop(spawner, on_stopped, NULL);
         await();
         return 0;
 }

@@ -321,7 +321,7 @@ static void say_hello(struct spawn *sp, int r, const struct error *e) {
 
 /* Off the hot path: what the next sandboxes will take is made while nobody asks. */
 #define POOL_WANT 4
-#define IDLE_MS 2
+#define IDLE_MS 6              /* longer than a short command: its end must not wait for us */
 static bool refill(struct spawn *sp) {
         int groups = cgroup_pool_fill(sp->cgroups, POOL_WANT, 1), nets = netns_pool_fill(sp->net_pool, POOL_WANT, 1);
         return groups > 0 || nets > 0;
