@@ -107,11 +107,16 @@ void wire_get_strv(struct wire *w, size_t max, const char ***ret) {
 struct head { uint32_t type, flags; uint64_t ref, handle; };
 #define HEAD_BODY_IN_FD 1u
 
+void message_close_fds(struct message *m) {
+        for (size_t i = 0; i < m->n_fds; i++)
+                fd_close(m->fds[i]);
+        m->n_fds = 0;
+}
+
 void message_free(struct message *m) {
         if (!m)
                 return;
-        for (size_t i = 0; i < m->n_fds; i++)
-                fd_close(m->fds[i]);
+        message_close_fds(m);
         free(m->body);
         free(m);
 }

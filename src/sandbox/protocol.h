@@ -71,6 +71,7 @@ struct message {
         size_t n_fds;
 };
 void message_free(struct message *m);
+void message_close_fds(struct message *m);
 static inline void cleanup_message(struct message **m) { message_free(*m); }
 /* Descriptor number i, still owned by the message, or -1 (and the reader is bad). */
 int message_fd(struct message *m, uint32_t i);

@@ -321,18 +321,25 @@ static void say_hello(struct spawn *sp, int r, const struct error *e) {
 
 /* Off the hot path: what the next sandboxes will take is made while nobody asks. */
 #define POOL_WANT 4
+#define LOST_SECONDS 20        /* for the removal of everything once the daemon is gone */
 #define IDLE_MS 6              /* longer than a short command: its end must not wait for us */
 static bool refill(struct spawn *sp) {
         int groups = cgroup_pool_fill(sp->cgroups, POOL_WANT, 1), nets = netns_pool_fill(sp->net_pool, POOL_WANT, 1);
         return groups > 0 || nets > 0;
 }
 
+static void give_up(int sig) { _exit(1); }
+
 static void loop(struct spawn *sp) {
-        bool hungry = true;
+        bool hungry = true, lost = false;
         while (!(sp->stopping && sp->cells.n == 0)) {
-                if (sp->lost && !sp->stopping) {
-                        sp->stopping = true;
+                if (sp->lost && !lost) {
+                        lost = sp->stopping = true;
+                        epoll_ctl(sp->epoll, EPOLL_CTL_DEL, sp->channel.fd, NULL);
                         cells_end_all(sp);
+                        /* Whatever does not go in time goes with us: we are PID 1. */
+                        signal(SIGALRM, give_up);
+                        alarm(LOST_SECONDS);
                         continue;
                 }
                 sp->next_event = 0;

@@ -145,6 +145,7 @@ static void cell_continue(struct spawn *sp, struct cell *c) {
                 return;
         }
         c->state = CELL_READY;
+        message_close_fds(c->request);
         watch_ready(sp, c);
         spawner_send(sp, EV_CREATED, c->ref, c->handle, NULL, NULL, 0);
         if (c->direct)
@@ -203,8 +204,9 @@ bool cell_reaped(struct spawn *sp, pid_t pid, int status) {
                 cell_drop_upper(sp, c);
                 if (c->state == CELL_READY)
                         c->state = CELL_ENDED;
-                if (!c->direct)
-                        cell_advance(sp, c);   /* else its exec is reaped next */
+                /* A single command is an exec too, and is told first; unless it never came to be one. */
+                if (c->n_procs == 0 || !c->direct)
+                        cell_advance(sp, c);
                 return true;
         }
         return false;

@@ -17,6 +17,11 @@ int fixture_setup(void **state) {
         struct fixture *f = calloc(1, sizeof *f);
         uv_loop_init(&f->loop);
         const char *home = getenv("BRIG_TEST_HOME");
+        if (!getenv("BRIG_PROGRAM")) {
+                fprintf(stderr, "BRIG_PROGRAM must name the built brig\n");
+                free(f);
+                return -1;
+        }
         snprintf(f->home, sizeof f->home, "%s", home ? home : "/tmp/brig-test-sandbox");
         if (fs_mkdir_p(f->home, 0755) < 0)
                 return -1;
@@ -56,6 +61,8 @@ void fixture_until(struct fixture *f, const bool *flag) {
 
 int fixture_teardown(void **state) {
         struct fixture *f = *state;
+        if (!f)
+                return -1;
         if (!f->lost) {
                 spawner_stop(f->spawner, on_stopped, f);
                 fixture_until(f, &f->stopped);
