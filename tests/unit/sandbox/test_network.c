@@ -329,7 +329,9 @@ static char forwarding(void) {
 
 static void closing_leaves_the_host_as_it_was(void **state) {
         struct network_link l;
-        assert_int_equal(forwarding(), '0');
+        /* Another instance may be at work on this machine. */
+        const char before = forwarding();
+        const bool others = network_rules_others();
         open_with("", NULL);
         assert_int_equal(forwarding(), '1');
         assert_true(network_rules_others());
@@ -340,8 +342,8 @@ static void closing_leaves_the_host_as_it_was(void **state) {
         assert_int_equal(network_detach(network, &l), 0);
         fd_close(ns);
         network_close(network);
-        assert_int_equal(forwarding(), '0');
-        assert_false(network_rules_others());
+        assert_int_equal(forwarding(), before);
+        assert_int_equal(network_rules_others(), others);
 }
 
 static void the_sweep_takes_links_and_table_of_its_instance_only(void **state) {
