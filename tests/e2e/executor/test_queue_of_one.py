@@ -2,8 +2,7 @@
 import shutil
 
 import pytest
-
-from conftest import Daemon, Repository
+from executor_daemon import Daemon, Repository
 
 
 @pytest.fixture(scope="module")
