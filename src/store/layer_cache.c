@@ -161,6 +161,7 @@ void cached_layer_use(struct cached_layer *l) {
 void cached_layer_unuse(struct cached_layer *l) {
         struct layer_cache *c = l->cache;
         ASSERT(l->users > 0);
+        l->last_use = ++c->uses;
         if (--l->users > 0)
                 return;
         if (l->discarded) {

@@ -1,8 +1,8 @@
 /* The table of published layers: found by key, counted while used, opened once for all users, evicted by least use when
  * their bytes pass the limit, never one in use. Asks the spawner (sandbox/layers.h); loop thread only.
  *
- * A layer that lies on another (parent) is useless without it: using the upper one counts as using the lower, so that it is
- * never the older of the two. */
+ * A layer that lies on another (parent) is useless without it: whoever uses both gives the upper one back first, so that the
+ * lower is never the older of the two. */
 #pragma once
 #include <stdbool.h>
 #include <uv.h>
