@@ -109,7 +109,10 @@ static int start_privileged(struct engine *en, struct error *e) {
         if (r < 0)
                 return r;
         spawner_on_lost(en->spawner, spawner_lost, en);
-        return privilege_drop(uid, gid, e);
+        r = privilege_drop(uid, gid, e);
+        if (r == 0 && access(cfg->home, R_OK | W_OK | X_OK) < 0)
+                return error_say(e, -EACCES, "user %u, which the daemon runs as, cannot reach %s: a directory above it is closed to it", (unsigned)uid, cfg->home);
+        return r;
 }
 
 static int open_stores(struct engine *en, struct error *e) {
@@ -260,6 +263,8 @@ void engine_free(struct engine *en) {
 const struct score_defaults *engine_defaults(const struct engine *en) { return &en->defaults; }
 
 int engine_check_source(struct engine *en, const char *repo_url, const char *commit, struct error *e) {
+        if (!en->trees)                /* on the way down; what is submitted now is refused anyway */
+                return 0;
         return tree_url_check(en->trees, repo_url, commit, e);
 }
 

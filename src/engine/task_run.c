@@ -244,6 +244,8 @@ static void put_back(struct task *t) {
 
 static void set_running(int r, void *user) {
         struct task *t = user;
+        if (t->ts->lost)
+                return;                /* tasks_lost has recorded it */
         if (t->deleting) {
                 task_place_free(t);
                 task_remove(t);

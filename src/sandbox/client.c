@@ -86,7 +86,9 @@ static void on_lost(struct spawner *sp) {
                 return;
         sp->dead = true;
         uv_poll_stop(&sp->poll);
-        kill(sp->pid, SIGKILL);
+        /* End of file is what makes a living one clean up and exit; the unprivileged daemon could not kill it, or wait for it
+         * before it has let go of the socket. */
+        shutdown(sp->channel.fd, SHUT_RDWR);
         while (waitpid(sp->pid, NULL, 0) < 0 && errno == EINTR)
                 ;
         sandbox_all_lost(sp);

@@ -36,6 +36,13 @@ def test_a_second_daemon_says_who_holds_the_home(brig):
     assert d.call("GET", "/task/x").status == 404       # the first one did not notice
 
 
+def test_a_home_that_the_daemons_user_cannot_reach_is_an_error(tmp_path):
+    tmp_path.chmod(0o700)
+    done = serve(BRIG_HOME=str(tmp_path / "home"), API_PORT="0")
+    assert done.returncode == 1
+    assert f"cannot reach {tmp_path}/home" in done.stderr
+
+
 def test_ready_is_the_only_line_on_standard_output(brig):
     d = brig()
     d.process.send_signal(15)

@@ -616,6 +616,18 @@ static void when_the_spawner_is_lost_what_runs_is_interrupted(void **state) {
         bench_release(&b);
 }
 
+static void a_task_that_was_just_starting_when_the_spawner_was_lost_never_runs(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        submit(&b, id);                /* `running` is on its way to disk */
+        tasks_lost(b.ts, on_drained, &b);
+        UNTIL(&b, b.drained);
+        assert_true(has(&b, id, "\"interrupted\""));
+        assert_int_equal(b.started, 0);
+        bench_release(&b);
+}
+
 int main(void) {
         log_set_level(LOG_LEVEL_MAX);
         const struct CMUnitTest tests[] = {
@@ -642,6 +654,7 @@ int main(void) {
                 cmocka_unit_test(a_drain_lets_what_runs_end_and_refuses_the_rest),
                 cmocka_unit_test(after_the_grace_what_runs_is_put_back_without_costing_an_attempt),
                 cmocka_unit_test(when_the_spawner_is_lost_what_runs_is_interrupted),
+                cmocka_unit_test(a_task_that_was_just_starting_when_the_spawner_was_lost_never_runs),
         };
         return cmocka_run_group_tests_name("engine/tasks", tests, NULL, NULL);
 }
