@@ -47,6 +47,10 @@ static void add_value(struct buf *b, const char *v) {
         buf_addc(b, '"');
 }
 
+int log_enabled(enum log_level level) {
+        return (int)level >= lowest_level;
+}
+
 void log_event(enum log_level level, const char *event, ...) {
         if ((int)level < lowest_level)
                 return;

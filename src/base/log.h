@@ -13,5 +13,6 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_LEVEL_MAX };
 #define LOG_VALUE_MAX 1024
 
 void log_set_level(enum log_level lowest);
+int log_enabled(enum log_level level);    /* would log_event write? For lines whose values cost something */
 int log_open_file(const char *path);      /* appends; 0 or -errno; the previous file is closed */
 void log_event(enum log_level level, const char *event, ...) __attribute__((sentinel));

@@ -49,10 +49,13 @@ static int configure(struct daemon *d, int argc, char **argv, struct error *e) {
 
 static void log_request(const struct http_request *r, int status, uint64_t ms, void *user) {
         char code[16], took[24];
+        enum log_level level = status >= 500 ? LOG_WARN : LOG_DEBUG;
         ops_count_request(status);
+        if (!log_enabled(level))
+                return;
         snprintf(code, sizeof code, "%d", status);
         snprintf(took, sizeof took, "%llu", (unsigned long long)ms);
-        log_event(status >= 500 ? LOG_WARN : LOG_DEBUG, "http.request", "method", http_method(r), "path", http_path(r), "status", code, "ms", took,
+        log_event(level, "http.request", "method", http_method(r), "path", http_path(r), "status", code, "ms", took,
                   "request", http_request_id(r), NULL);
 }
 
