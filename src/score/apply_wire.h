@@ -14,7 +14,7 @@
 #define APPLY_REQUEST_MAX (4u << 20)
 #define APPLY_REPORT_MAX (48u << 20)       /* beside the diff */
 #define APPLY_DIFF_MAX (128ul << 20)
-#define APPLY_MEMORY_MIN (48ull << 20)     /* the helper is given that much whatever the sandbox has */
+#define APPLY_MEMORY_MIN (12ull << 20)     /* the helper is given that much whatever the sandbox has */
 #define APPLY_PATHS_MAX 25000u             /* of one list */
 #define APPLY_CONFIG_FILES_MAX 64u
 #define APPLY_CONFIG_BYTES_MAX (1u << 20)  /* one configuration file */

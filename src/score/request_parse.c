@@ -4,6 +4,7 @@
 
 #include "base/strv.h"
 #include "score/framework.h"
+#include "score/patch_name.h"
 #include "score/request_parse.h"
 
 /* ---- env ----------------------------------------------------------------------------------------------------------- */
@@ -178,19 +179,16 @@ int parse_tree(const struct field *f, const struct json *v, void *target, struct
 
 /* ---- paths in the tree ----------------------------------------------------------------------------------------------- */
 
-/* Relative, without empty, "." or ".." components. */
-static bool path_is_beneath(const char *p) {
-        if (*p == 0 || *p == '/')
-                return false;
-        while (*p) {
-                size_t n = strcspn(p, "/");
-                if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
-                        return false;
-                p += n;
-                if (*p == '/')
-                        p++;   /* a trailing one is fine */
-        }
-        return true;
+/* What a patch could name: the helper checks by the same rule. A trailing slash is fine. */
+static const char *tree_path_fault(const char *p) {
+        char plain[REQUEST_PATH_MAX + 1];
+        size_t n = strlen(p);
+        if (n > REQUEST_PATH_MAX)
+                return "it is too long";
+        memcpy(plain, p, n + 1);
+        while (n > 1 && plain[n - 1] == '/')
+                plain[--n] = 0;
+        return name_refusal(plain);
 }
 
 int parse_paths(const struct field *f, const struct json *v, void *target, struct error *e) {
@@ -199,9 +197,11 @@ int parse_paths(const struct field *f, const struct json *v, void *target, struc
         list.kind = FIELD_LIST;
         list.at = 0;
         int r = fields_decode_found(&list, 1, v, 0, &paths, e);
-        for (char **p = paths; r == 0 && *p; p++)
-                if (!path_is_beneath(*p) || strlen(*p) > REQUEST_PATH_MAX)
-                        r = field_fault(f, e, "'%.200s' is not a path in the tree", *p);
+        for (char **p = paths; r == 0 && *p; p++) {
+                const char *why = tree_path_fault(*p);
+                if (why)
+                        r = field_fault(f, e, "'%.200s' is not a path in the tree: %s", *p, why);
+        }
         if (r < 0) {
                 strv_free(paths);
                 return r;

@@ -152,3 +152,20 @@ def test_the_ladder_applies_what_the_default_does_not(daemon, bugged):
     assert score(daemon, bugged, fuzzy)["outcome"] == "patch_rejected"
     record = score(daemon, bugged, fuzzy, patch_mode="ladder")
     assert record["outcome"] == "resolved" and record["patch_rung"] in ("three_way", "fuzzy"), record
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc", ".git/config", "a//b", "C:/x", "d/" * 65 + "f"])
+def test_a_protected_path_out_of_the_tree_is_a_bad_request(daemon, bugged, path):
+    for field in ("protect", "allow_config"):
+        answer = daemon.call("POST", "/task/submit", bugged.request(**{field: [path]}))
+        assert answer.status == 400 and field in answer.json["error"]
+
+
+def test_a_protected_directory_may_end_in_a_slash(daemon, bugged):
+    record = score(daemon, bugged, bugged.right_patch + new("data/x", "x\n"), protect=["data/"])
+    assert record["outcome"] == "resolved" and record["restored"] == ["data"], record
+
+
+def test_little_memory_is_enough_to_apply(daemon, bugged):
+    record = score(daemon, bugged, bugged.right_patch, limits={"memory_mb": 16, "disk_mb": 16}, test_command="true")
+    assert record["patch_applied"] and record["test_patch_applied"], record
