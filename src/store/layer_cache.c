@@ -298,7 +298,8 @@ static void loaded(int r, const struct error *e, void *user) {
         struct layer_cache *c = ld->cache;
         c->pending--;
         if (!c->freed && r == 0 && ld->r == 0) {
-                qsort(ld->found, ld->n, sizeof *ld->found, by_age);
+                if (ld->n > 0)
+                        qsort(ld->found, ld->n, sizeof *ld->found, by_age);
                 for (size_t i = 0; i < ld->n; i++) {
                         const struct layer_manifest *m = &ld->found[i];
                         struct cached_layer *l;
