@@ -49,8 +49,8 @@ static int configure(struct local *l) {
                 r = settings_check(&l->cfg, l->e);
         /* Whoever may start this as root may name any directory: the operator's roots are for clients of a daemon. */
         if (r == 0 && l->run->local_repo) {
-                l->cfg.repo_roots = strv_free(l->cfg.repo_roots);
-                if (strv_push(&l->cfg.repo_roots, l->run->local_repo) < 0)
+                l->cfg.local_repo = strdup(l->run->local_repo);
+                if (!l->cfg.local_repo)
                         r = error_set(l->e, -ENOMEM, "read the settings");
         }
         return r;

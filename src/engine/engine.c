@@ -30,7 +30,7 @@ struct engine {
         struct tasks *tasks;
         struct score_env score;
         struct score_defaults defaults;
-        int runs_dirfd;
+        int runs_dirfd, local_repo_fd;
         bool draining, fatal_told;
         void (*fatal)(const char *why, void *user);
         void *fatal_user;
@@ -105,6 +105,11 @@ static int start_privileged(struct engine *en, struct error *e) {
                 .home = cfg->home, .image_roots = (const char *const *)cfg->image_roots, .id_base = (uint32_t)cfg->id_base,
                 .daemon_uid = uid, .daemon_gid = gid, .instance = en->home.instance,
         };
+        if (cfg->local_repo) {
+                en->local_repo_fd = open(cfg->local_repo, O_PATH | O_DIRECTORY | O_CLOEXEC);
+                if (en->local_repo_fd < 0)
+                        return error_set(e, -errno, "open %s", cfg->local_repo);
+        }
         r = spawner_start(en->loop, &sc, &en->spawner, e);
         if (r < 0)
                 return r;
@@ -124,6 +129,7 @@ static int open_stores(struct engine *en, struct error *e) {
         struct tree_store_config tc = {
                 .home = cfg->home, .max_bytes = cfg->layer_cache_bytes, .repo_roots = (const char *const *)cfg->repo_roots,
                 .any_readable_path = !cfg->repo_roots && settings_listens_on_loopback(cfg),
+                .local_repo = cfg->local_repo, .local_repo_fd = en->local_repo_fd,
         };
         struct statvfs v;
         if (tc.max_bytes == 0)
@@ -190,7 +196,7 @@ int engine_start(uv_loop_t *loop, const struct engine_config *cfg, struct engine
         struct engine *en = calloc(1, sizeof *en);
         if (!en)
                 return error_set(e, -ENOMEM, "start the engine");
-        *en = (struct engine){ .loop = loop, .cfg = cfg, .home = HOME_INIT, .runs_dirfd = -1 };
+        *en = (struct engine){ .loop = loop, .cfg = cfg, .home = HOME_INIT, .runs_dirfd = -1, .local_repo_fd = -1 };
         int r = start(en, e);
         if (r < 0) {
                 engine_free(en);
@@ -254,6 +260,7 @@ void engine_free(struct engine *en) {
         ledger_close(en->ledger);
         spawner_free(en->spawner);
         fd_close(en->runs_dirfd);
+        fd_close(en->local_repo_fd);
         home_release(&en->home);
         free(en);
 }

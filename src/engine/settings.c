@@ -147,6 +147,8 @@ void settings_init(struct engine_config *cfg) {
 }
 
 void settings_release(struct engine_config *cfg) {
+        free(cfg->local_repo);
+        cfg->local_repo = NULL;
         for (size_t i = 0; i < settings_count; i++) {
                 const struct setting *s = &settings_table[i];
                 if (s->type == SETTING_TEXT || s->type == SETTING_PATH) {

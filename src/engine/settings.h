@@ -37,6 +37,8 @@ struct engine_config {
         int task_network;                  /* enum sandbox_network */
         uint64_t record_output_bytes;
         char **repo_roots;                 /* NULL = the default rule */
+        char *local_repo;                  /* no setting: the directory that `brig score` was given, which root opens and which is
+                                            * allowed whatever the roots say; NULL without */
         char **image_roots;                /* NULL = none */
         uint64_t layer_cache_bytes;        /* 0 = by the disk, see settings_layer_cache */
         uint64_t low_water_bytes, ballast_bytes;

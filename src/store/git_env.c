@@ -52,6 +52,9 @@ char **git_env(const char *const *extra) {
         return r == 0 ? env : strv_free(env);
 }
 
+/* What git says behind the reason. */
+static const char *const no_reasons[] = { "Please make sure", "and the repository exists", "fatal: Could not read from remote" };
+
 void git_last_words(const char *err, char *ret, size_t size) {
         size_t n = strlen(err), from;
         ret[0] = 0;
@@ -60,8 +63,9 @@ void git_last_words(const char *err, char *ret, size_t size) {
                         n--;
                 for (from = n; from > 0 && err[from - 1] != '\n'; from--)
                         ;
-                /* git's advice behind the reason */
-                bool advice = n - from >= 6 && (strncmp(err + from, "Please", 6) == 0 || strncmp(err + from, "and th", 6) == 0);
+                bool advice = false;
+                for (size_t i = 0; i < ARRAY_SIZE(no_reasons); i++)
+                        advice |= strncmp(err + from, no_reasons[i], strlen(no_reasons[i])) == 0;
                 if (!advice && n > from) {
                         size_t take = MIN2(n - from, size - 1);
                         memcpy(ret, err + from, take);

@@ -246,7 +246,7 @@ static enum mirror_end judge(struct mirror *m, const struct box_result *r, const
         if (code == 0)
                 return MIRROR_OK;
         if (code == SCRIPT_UNREACHABLE) {
-                *what = "the repository cannot be reached";
+                *what = m->lead->url.kind == REPO_LOCAL ? "the directory is not a repository whose files everybody may read" : "the repository cannot be reached";
                 return disk_or(m, MIRROR_UNREACHABLE);
         }
         if (code == SCRIPT_NO_COMMIT) {

@@ -54,6 +54,9 @@ struct tree_store_config {
         uint64_t max_bytes;                    /* of layers, LRU, never one in use */
         const char *const *repo_roots;         /* BRIG_REPO_ROOTS; NULL = default rule */
         bool any_readable_path;                /* default rule: loopback only; the CLI's own --repo */
+        /* One more directory that may be read, opened by somebody who may (root, before it became the daemon): the path as a
+         * request will name it, and its descriptor, duplicated; NULL without. */
+        const char *local_repo; int local_repo_fd;
         const char *const *fetch_env;          /* operator's additions to git's environment when it fetches (proxies); may be NULL */
 };
 int tree_store_open(uv_loop_t *loop, struct spawner *sp, const struct tree_store_config *cfg, struct tree_store **ret, struct error *e);

@@ -12,6 +12,7 @@ static bool lies_below(const char *path, const char *root) {
 }
 
 int tree_policy_init(struct tree_store *ts, const struct tree_store_config *cfg, struct error *e) {
+        ts->local_repo_fd = -1;
         ts->home = realpath(cfg->home, NULL);
         if (!ts->home)
                 return error_set(e, -errno, "%s", cfg->home);
@@ -22,6 +23,17 @@ int tree_policy_init(struct tree_store *ts, const struct tree_store_config *cfg,
                 if (r < 0)
                         error_set(e, r, "repository root %s", cfg->repo_roots[i]);
         }
+        if (r == 0 && cfg->local_repo) {
+                struct repo_url u;
+                r = repo_url_parse(cfg->local_repo, &u, e);
+                if (r == 0) {
+                        ts->local_repo = TAKE_PTR(u.path);
+                        repo_url_release(&u);
+                        ts->local_repo_fd = fcntl(cfg->local_repo_fd, F_DUPFD_CLOEXEC, 3);
+                        if (ts->local_repo_fd < 0)
+                                r = error_set(e, -errno, "%s", cfg->local_repo);
+                }
+        }
         if (r < 0)
                 tree_policy_release(ts);
         return r;
@@ -30,7 +42,9 @@ int tree_policy_init(struct tree_store *ts, const struct tree_store_config *cfg,
 void tree_policy_release(struct tree_store *ts) {
         ts->roots = strv_free(ts->roots);
         free(ts->home);
-        ts->home = NULL;
+        free(ts->local_repo);
+        ts->home = ts->local_repo = NULL;
+        ts->local_repo_fd = fd_close(ts->local_repo_fd);
 }
 
 static bool allowed(const struct tree_store *ts, const char *path) {
@@ -50,7 +64,8 @@ static bool allowed(const struct tree_store *ts, const char *path) {
 static int open_local(const struct tree_store *ts, struct repo_url *u, int *ret_fd, struct error *e) {
         static const char refusal[] = "repo_url: not a directory that may be read here";
         char link[64], real[PATH_MAX];
-        _cleanup_close_ int fd = open(u->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+        bool given = ts->local_repo && strcmp(u->path, ts->local_repo) == 0;
+        _cleanup_close_ int fd = given ? fcntl(ts->local_repo_fd, F_DUPFD_CLOEXEC, 3) : open(u->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
         if (fd < 0)
                 return error_say(e, -EINVAL, refusal);
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -58,7 +73,7 @@ static int open_local(const struct tree_store *ts, struct repo_url *u, int *ret_
         if (n < 1 || n >= (ssize_t)sizeof real - 1 || real[0] != '/')
                 return error_say(e, -EINVAL, refusal);
         real[n] = 0;
-        if (!allowed(ts, real))
+        if (!given && !allowed(ts, real))
                 return error_say(e, -EINVAL, refusal);
         /* The real path names the repository from here on. */
         char *path = strdup(real), *canonical = NULL;
@@ -70,8 +85,8 @@ static int open_local(const struct tree_store *ts, struct repo_url *u, int *ret_
         free(u->canonical);
         u->path = path;
         u->canonical = canonical;
-        *ret_fd = openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        return *ret_fd < 0 ? error_set(e, -errno, "repo_url") : 0;
+        *ret_fd = TAKE_FD(fd);
+        return 0;
 }
 
 int tree_address(struct tree_store *ts, const char *repo_url, const char *commit, struct repo_url *ret, int *ret_source_fd, struct error *e) {

@@ -48,6 +48,7 @@ struct tree_store {
         struct tree_ticket *tickets;
         char **roots, *home;               /* real paths */
         bool any_readable_path;
+        char *local_repo; int local_repo_fd;
         bool loaded, closing, mirrors_closed, freed;
         size_t running;                    /* builds with something under way */
         size_t answers;                    /* given and not released */

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
 
@@ -355,6 +356,21 @@ static void a_missing_image_has_its_own_code(void **state) {
         assert_int_equal(fake.creates, 0);
 }
 
+static void a_directory_that_was_opened_beforehand_is_allowed_and_no_other(void **state) {
+        char given[80], beside[80];
+        snprintf(given, sizeof given, "%s/given", repo);
+        snprintf(beside, sizeof beside, "%s/beside", repo);
+        assert_int_equal(mkdir(given, 0700) + mkdir(beside, 0700), 0);
+        int fd = open(given, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        struct tree_store_config cfg = { .home = home, .max_bytes = 1, .local_repo = given, .local_repo_fd = fd };
+        assert_int_equal(tree_store_open(&loop, fake_spawner(), &cfg, &store, NULL), 0);
+        close(fd);
+        assert_int_equal(tree_url_check(store, given, "HEAD", NULL), 0);
+        assert_int_equal(tree_url_check(store, beside, "HEAD", NULL), -EINVAL);
+        assert_int_equal(tree_url_check(store, repo, "HEAD", NULL), -EINVAL);
+        run();
+}
+
 #define WITH_HOME(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
 int main(void) {
@@ -373,6 +389,7 @@ int main(void) {
                 WITH_HOME(a_layer_that_cannot_be_mounted_is_made_again),
                 WITH_HOME(closing_ends_what_runs_and_tells_nobody),
                 WITH_HOME(a_missing_image_has_its_own_code),
+                WITH_HOME(a_directory_that_was_opened_beforehand_is_allowed_and_no_other),
         };
         return cmocka_run_group_tests_name("store/tree", tests, NULL, NULL);
 }
