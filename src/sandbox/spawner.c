@@ -38,7 +38,6 @@
 #include "base/fs.h"
 #include "sandbox/mounts.h"
 #include "sandbox/child.h"
-#include "sandbox/facilities.h"
 #include "sandbox/seccomp.h"
 #include "sandbox/skeleton.h"
 
@@ -231,6 +230,7 @@ static int own_mounts(struct spawn *sp, struct error *e) {
                 return error_set(e, -errno, "make the spawner's mount namespace");
         if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
                 return error_set(e, -errno, "mount the spawner's /proc");
+        /* The first question to the table probes the kernel: only now, for the probes need the /proc of our PID namespace. */
         int r = mount_park_prepare();
         if (r < 0)
                 return error_set(e, r, "make " MOUNT_PARK);
@@ -278,7 +278,6 @@ static int start(struct spawn *sp, int socket, struct error *e) {
                 files.rlim_cur = files.rlim_max;
                 setrlimit(RLIMIT_NOFILE, &files);
         }
-        (void)facilities_get();        /* probes with children of its own, before there are others */
         int r = open_loop(sp, socket, e);
         if (r == 0)
                 r = own_mounts(sp, e);
