@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 
-static void set_text(struct error *e, int code, const char *suffix, const char *fmt, va_list ap) {
+PRINTF_LIKE(4, 0) static void set_text(struct error *e, int code, const char *suffix, const char *fmt, va_list ap) {
         e->code = code;
         int n = vsnprintf(e->text, sizeof e->text, fmt, ap);
         if (suffix && n >= 0 && (size_t)n < sizeof e->text)
