@@ -1,10 +1,50 @@
+/* libcurl is loaded when a verb needs it, not linked: with what it depends on it is thirty libraries, and every mapping of the program
+ * is copied for each sandbox that the spawner, which is the same program, makes. */
+#define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <string.h>
 
 #include "cmd/client.h"
 
+#define LIBCURL "libcurl.so.4"
+
 #define URL_MAX 4096
 #define HEADER_MAX 8192
+
+static struct {
+        CURLcode (*global_init)(long flags);
+        CURL *(*easy_init)(void);
+        void (*easy_cleanup)(CURL *c);
+        CURLcode (*easy_setopt)(CURL *c, CURLoption option, ...);
+        CURLcode (*easy_perform)(CURL *c);
+        CURLcode (*easy_getinfo)(CURL *c, CURLINFO info, ...);
+        const char *(*easy_strerror)(CURLcode code);
+        struct curl_slist *(*slist_append)(struct curl_slist *list, const char *s);
+        void (*slist_free_all)(struct curl_slist *list);
+} curl;
+
+static int load(struct error *e) {
+        static const struct { const char *name; void *at; } symbols[] = {
+                { "curl_global_init", &curl.global_init }, { "curl_easy_init", &curl.easy_init }, { "curl_easy_cleanup", &curl.easy_cleanup },
+                { "curl_easy_setopt", &curl.easy_setopt }, { "curl_easy_perform", &curl.easy_perform }, { "curl_easy_getinfo", &curl.easy_getinfo },
+                { "curl_easy_strerror", &curl.easy_strerror }, { "curl_slist_append", &curl.slist_append },
+                { "curl_slist_free_all", &curl.slist_free_all },
+        };
+        if (curl.slist_free_all)
+                return 0;
+        void *lib = dlopen(LIBCURL, RTLD_NOW | RTLD_LOCAL);
+        if (!lib)
+                return error_say(e, -ENOENT, "cannot speak to a daemon without %s: %s", LIBCURL, dlerror());
+        for (size_t i = 0; i < ARRAY_SIZE(symbols); i++) {
+                void *symbol = dlsym(lib, symbols[i].name);
+                if (!symbol)
+                        return error_say(e, -ENOENT, "%s lacks %s", LIBCURL, symbols[i].name);
+                memcpy(symbols[i].at, &symbol, sizeof symbol);
+        }
+        curl.global_init(CURL_GLOBAL_DEFAULT);
+        return 0;
+}
 
 struct client {
         CURL *curl;
@@ -24,7 +64,7 @@ static int watch(void *user, curl_off_t dltotal, curl_off_t dlnow, curl_off_t ul
 }
 
 static int add_header(struct client *c, const char *line) {
-        struct curl_slist *more = curl_slist_append(c->headers, line);
+        struct curl_slist *more = curl.slist_append(c->headers, line);
         if (!more)
                 return -ENOMEM;
         c->headers = more;
@@ -33,7 +73,7 @@ static int add_header(struct client *c, const char *line) {
 
 static int set_target(struct client *c, const char *url, struct error *e) {
         if (strncmp(url, "unix:", 5) == 0) {
-                curl_easy_setopt(c->curl, CURLOPT_UNIX_SOCKET_PATH, url + 5);
+                curl.easy_setopt(c->curl, CURLOPT_UNIX_SOCKET_PATH, url + 5);
                 url = "http://localhost";
         } else if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
                 return error_say(e, -EINVAL, "'%.200s' is not the address of a daemon: want http://HOST:PORT or unix:/PATH", url);
@@ -62,27 +102,29 @@ static int set_headers(struct client *c, const char *token, struct error *e) {
 }
 
 int client_open(const char *url, const char *token, struct client **ret, struct error *e) {
+        int r = load(e);
+        if (r < 0)
+                return r;
         struct client *c = calloc(1, sizeof *c);
         if (!c)
                 return error_set(e, -ENOMEM, "open the client");
-        curl_global_init(CURL_GLOBAL_DEFAULT);
-        c->curl = curl_easy_init();
-        int r = c->curl ? set_target(c, url, e) : error_set(e, -ENOMEM, "open the client");
+        c->curl = curl.easy_init();
+        r = c->curl ? set_target(c, url, e) : error_set(e, -ENOMEM, "open the client");
         if (r == 0)
                 r = set_headers(c, token, e);
         if (r < 0) {
                 client_free(c);
                 return r;
         }
-        curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
-        curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L);
-        curl_easy_setopt(c->curl, CURLOPT_NOPROXY, "127.0.0.1,localhost,::1");
-        curl_easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
-        curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, c->why);
-        curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, take);
-        curl_easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L);
-        curl_easy_setopt(c->curl, CURLOPT_XFERINFOFUNCTION, watch);
-        curl_easy_setopt(c->curl, CURLOPT_XFERINFODATA, c);
+        curl.easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
+        curl.easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L);
+        curl.easy_setopt(c->curl, CURLOPT_NOPROXY, "127.0.0.1,localhost,::1");
+        curl.easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+        curl.easy_setopt(c->curl, CURLOPT_ERRORBUFFER, c->why);
+        curl.easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, take);
+        curl.easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L);
+        curl.easy_setopt(c->curl, CURLOPT_XFERINFOFUNCTION, watch);
+        curl.easy_setopt(c->curl, CURLOPT_XFERINFODATA, c);
         *ret = c;
         return 0;
 }
@@ -91,8 +133,8 @@ void client_free(struct client *c) {
         if (!c)
                 return;
         if (c->curl)
-                curl_easy_cleanup(c->curl);
-        curl_slist_free_all(c->headers);
+                curl.easy_cleanup(c->curl);
+        curl.slist_free_all(c->headers);
         free(c);
 }
 
@@ -102,8 +144,8 @@ void client_interrupted_by(struct client *c, const volatile sig_atomic_t *flag) 
 
 static int perform(struct client *c, struct error *e) {
         c->why[0] = 0;
-        CURLcode code = curl_easy_perform(c->curl);
-        const char *why = c->why[0] ? c->why : curl_easy_strerror(code);
+        CURLcode code = curl.easy_perform(c->curl);
+        const char *why = c->why[0] ? c->why : curl.easy_strerror(code);
         if (code == CURLE_OK)
                 return 0;
         if (code == CURLE_ABORTED_BY_CALLBACK)
@@ -118,21 +160,21 @@ int client_call(struct client *c, const char *method, const char *path, const ch
         char url[2 * URL_MAX];
         if (snprintf(url, sizeof url, "%s%s", c->base, path) >= (int)sizeof url)
                 return error_say(e, -EINVAL, "the address is too long");
-        curl_easy_setopt(c->curl, CURLOPT_URL, url);
-        curl_easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
-        curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, ret_body);
+        curl.easy_setopt(c->curl, CURLOPT_URL, url);
+        curl.easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
+        curl.easy_setopt(c->curl, CURLOPT_WRITEDATA, ret_body);
         if (body) {
-                curl_easy_setopt(c->curl, CURLOPT_POST, 1L);
-                curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, body);
-                curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)n);
+                curl.easy_setopt(c->curl, CURLOPT_POST, 1L);
+                curl.easy_setopt(c->curl, CURLOPT_POSTFIELDS, body);
+                curl.easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)n);
         } else
-                curl_easy_setopt(c->curl, CURLOPT_HTTPGET, 1L);
-        curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, method);
+                curl.easy_setopt(c->curl, CURLOPT_HTTPGET, 1L);
+        curl.easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, method);
         int r = perform(c, e);
         if (r < 0)
                 return r;
         long status = 0;
-        curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
+        curl.easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
         *ret_status = (int)status;
         return 0;
 }

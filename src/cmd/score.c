@@ -34,7 +34,9 @@ static int find_daemon(const struct score_options *o, struct client **ret, struc
         if (!url)
                 snprintf(local, sizeof local, "http://127.0.0.1:%.10s", port ? port : PORT_DEFAULT);
         int r = client_open(url ? url : local, token, &c, e);
-        if (r == 0 && !url && !answers(c)) {
+        if (r == -ENOENT && !url)
+                r = 0;                 /* no library to ask with, and nobody was named */
+        if (c && !url && !answers(c)) {
                 client_free(c);
                 c = NULL;
         }
