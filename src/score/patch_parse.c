@@ -374,6 +374,20 @@ static int read_binary(struct patch_reader *rd, struct patch_file *f, bool *ret_
         return meta ? 0 : error_say(rd->e, -EBADMSG, "%s: the section at line %u changes nothing", file_name(f), f->line);
 }
 
+/* By its mode, or by its lines where the mode was lost: a submodule has no other contents. */
+static bool is_submodule(const struct patch *pt, const struct patch_file *f) {
+        static const char mark[] = "Subproject commit ";
+        if (f->old_mode == MODE_SUBMODULE || f->new_mode == MODE_SUBMODULE)
+                return true;
+        if (f->n != 1)
+                return false;
+        const struct patch_hunk *h = &pt->hunks[f->first];
+        for (size_t i = h->first; i < h->first + h->n; i++)
+                if (pt->lines[i].len < sizeof mark || memcmp(pt->lines[i].p, mark, sizeof mark - 1) != 0)
+                        return false;
+        return h->n <= 2;
+}
+
 static int read_body(struct patch_reader *rd, struct patch_file *f) {
         const char *mark = rd->level == PATCH_PARSE_STRICT ? "@@ -" : "@@";
         bool drop = false;
@@ -386,7 +400,7 @@ static int read_body(struct patch_reader *rd, struct patch_file *f) {
         r = f->n > 0 ? check_hunks(rd, f) : read_binary(rd, f, &drop);
         if (r < 0)
                 return r;
-        if (f->old_mode == MODE_SUBMODULE || f->new_mode == MODE_SUBMODULE) {
+        if (!drop && is_submodule(rd->patch, f)) {
                 drop = true;
                 r = patch_note(rd->patch, "%s: a submodule; its section was left out", file_name(f));
         }
@@ -429,6 +443,10 @@ static int read_all(struct patch_reader *rd) {
                         r = read_section(rd, false);
                 else if (reader_starts(rd, rd->at, "@@ -"))
                         return bad(rd, "a hunk without a file header");
+                else if (reader_starts(rd, rd->at, "Submodule ") && memmem(rd->text + rd->at, reader_line_len(rd, rd->at), "..", 2)) {
+                        r = patch_note(rd->patch, "a submodule's log at line %u; it was left out", rd->line);
+                        reader_next(rd);
+                }
                 else {
                         reader_next(rd);
                         continue;

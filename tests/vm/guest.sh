@@ -18,7 +18,7 @@ mount -t devpts -o ptmxmode=0666 devpts /dev/pts
 mount -t tmpfs -o mode=1777 shm /dev/shm
 ip link set lo up
 ulimit -c 0
-export BRIG_PROGRAM=/usr/bin/brig BRIG_TEST_HOME=/var/brig BRIG=/usr/bin/brig
+export BRIG_PROGRAM=/usr/bin/brig BRIG_TEST_HOME=/var/brig BRIG=/usr/bin/brig BRIG_TEST_SLOW=10
 
 say "kernel $(uname -r), $(grep -c . /sys/fs/cgroup/cgroup.controllers) line of controllers: $(cat /sys/fs/cgroup/cgroup.controllers)"
 brig doctor | while IFS= read -r line; do say "  $line"; done
@@ -28,14 +28,14 @@ brig doctor >/dev/null || failed=$((failed + 1))
 run() {
         local name=$1 status
         shift
-        timeout 150 "$@" >/tmp/out 2>&1
+        timeout 120 "$@" >/tmp/out 2>&1
         status=$?
         if [ "$status" = 0 ]; then
                 say "ok      $name: $(grep -c '\[       OK' /tmp/out) tests"
         else
                 failed=$((failed + 1))
                 say "FAILED  $name (status $status)"
-                grep -vE '^\[( RUN|       OK)' /tmp/out | head -40 | while IFS= read -r line; do say "    $line"; done
+                grep -vE '^\[( RUN|       OK)' /tmp/out | head -25 | while IFS= read -r line; do say "    $line"; done
         fi
 }
 

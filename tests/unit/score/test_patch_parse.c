@@ -72,6 +72,8 @@ static void git_sections_are_read(void **state) {
                 { "symlink", STRICT, GIT("l") "new file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n", "create ->l 0>120000 (0,0 1,1 +x)" },
                 { "binary left out", STRICT, GIT("i.png") "index 1..2 100644\nBinary files a/i.png and b/i.png differ\n" GIT("x") NAMES("x") "@@ -1 +1 @@\n-a\n+b\n",
                   "modify x>x (1,1 1,1 -a|+b|); note i.png: binary contents are not in the patch; its section was left out" },
+                { "submodule without its mode", STRICT, GIT("m") NAMES("m") "@@ -1 +1 @@\n-Subproject commit 1\n+Subproject commit 2\n", "; note m: a submodule; its section was left out" },
+                { "submodule log", STRICT, "Submodule m 123..456:\n  > x\n", "; note a submodule's log at line 1; it was left out" },
                 { "submodule left out", STRICT, GIT("m") "index 1..2 160000\n" NAMES("m") "@@ -1 +1 @@\n-Subproject commit 1\n+Subproject commit 2\n", "; note m: a submodule; its section was left out" },
         };
         check(cases, ARRAY_SIZE(cases));
