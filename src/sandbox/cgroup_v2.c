@@ -53,11 +53,21 @@ static int open_below(struct cgroup_manager *m, const char *path, bool leaf) {
         return 0;
 }
 
+/* Opened before by this process, or by its parent: then it sits in the leaf already, and the sets belong beside that. */
+static void leave_leaf(const struct cgroup_manager *m, char *path) {
+        char leaf[64];
+        snprintf(leaf, sizeof leaf, "/brig-%s-main", m->instance);
+        size_t n = strlen(path), k = strlen(leaf);
+        if (n > k && strcmp(path + n - k, leaf) == 0)
+                path[n - k] = 0;
+}
+
 static int v2_open(struct cgroup_manager *m, struct error *e) {
         struct cg_mounts mounts;
         int r = cg_find_mounts(&mounts);
         if (r < 0)
                 return error_set(e, r, "find the cgroup mounts");
+        leave_leaf(m, mounts.path[CG_GROUP]);
         const char *own = mounts.path[CG_GROUP], *root = mounts.root[CG_GROUP];
         bool in_root = strcmp(own, root) == 0;
         r = open_below(m, own, !in_root);

@@ -44,9 +44,10 @@ for t in /usr/lib/brig-tests/test_*; do
 done
 
 # The same from a group that is not the root: Brig must first move itself to a leaf.
-mkdir /sys/fs/cgroup/service
-run "test_cgroup below a group" bash -c 'echo $$ >/sys/fs/cgroup/service/cgroup.procs; exec /usr/lib/brig-tests/test_cgroup'
-run "test_sandbox below a group" bash -c 'echo $$ >/sys/fs/cgroup/service/cgroup.procs; exec /usr/lib/brig-tests/test_sandbox'
+for t in cgroup sandbox; do
+        mkdir "/sys/fs/cgroup/service-$t"
+        run "test_$t below a group" bash -c "echo \$\$ >/sys/fs/cgroup/service-$t/cgroup.procs && exec /usr/lib/brig-tests/test_$t"
+done
 
 # Every fallback at once, on the oldest kernel.
 export BRIG_FORCE_MISSING=clone-into-cgroup,cgroup-kill,landlock,detached-source,proc-pidns,close-range

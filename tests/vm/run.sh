@@ -46,13 +46,13 @@ make_disk() {
                 [ -e "$root/usr/bin/$t" ] || ln -s busybox "$root/usr/bin/$t"
         done
         # The tests speak to the real tools; busybox fills the rest.
-        for t in $(dpkg -L coreutils dash bash git | grep -E '^(/usr)?/bin/') /usr/bin/python3; do
+        for t in $(dpkg -L coreutils dash bash git | grep -E '^(/usr)?/bin/') /usr/bin/{python3,dpkg,dpkg-query,getent,hostname}; do
                 [ -f "$t" ] || continue
                 rm -f "$root/usr/bin/${t##*/}"
                 add "$root" "$t" "/usr/bin/${t##*/}"
         done
         ln -sf dash "$root/usr/bin/sh"
-        mkdir -p "$root/usr/lib/python3.11" "$root/usr/share"
+        mkdir -p "$root/usr/lib/python3.11" "$root/usr/share/doc"
         (cd /usr/lib/python3.11 && tar -c --exclude=test --exclude=__pycache__ --exclude='config-*' --exclude=dist-packages .) |
                 tar -x -C "$root/usr/lib/python3.11"
         add "$root" /usr/sbin/nft /usr/sbin/nft
@@ -63,8 +63,8 @@ make_disk() {
         printf 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n' >"$root/etc/passwd"
         printf 'root:x:0:\nnogroup:x:65534:\n' >"$root/etc/group"
         cp /etc/os-release "$root/etc/os-release"
-        : >"$root/var/lib/dpkg/status"
-        printf '127.0.0.1 localhost\n' >"$root/etc/hosts"
+        dpkg-query -s base-files >"$root/var/lib/dpkg/status"
+        printf '::1 localhost\n127.0.0.1 localhost\n' >"$root/etc/hosts"
         printf 'nameserver 203.0.113.53\n' >"$root/etc/resolv.conf"
         install -m 755 "$here/guest.sh" "$root/usr/bin/guest"
         rm -f "$vm/disk.img"
