@@ -53,8 +53,10 @@ static void try_to_escape(struct fixture *f, enum sandbox_profile profile, const
         run_start(&b, &r, &x);
         run_wait(&b, &r);
         const char *out = run_out(&r), *last = strrchr(out, '\n');
-        if (strstr(out, "ESCAPED") || !WIFEXITED(r.end.status) || WEXITSTATUS(r.end.status) != 0)
-                fail_msg("%s%s", out, run_err(&r));
+        if (strstr(out, "ESCAPED") || !WIFEXITED(r.end.status) || WEXITSTATUS(r.end.status) != 0) {
+                print_error("%s\n", out);
+                fail_msg("%s", run_err(&r));
+        }
         assert_true(strtol(last ? last + 1 : out, NULL, 10) >= ATTEMPTS_MIN);
         run_release(&r);
         box_destroy(&b);
