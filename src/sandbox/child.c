@@ -27,26 +27,53 @@ static int fail(struct child_report *r, const char *step, int code) {
 
 /* ---- what both births end with ---- */
 
-static int place_fds(const struct child_exec *c, int *program) {
-        int parked[MESSAGE_FDS_MAX];
-        const struct exec_request *x = c->x;
-        if (*program >= 0) {
-                *program = fcntl(*program, F_DUPFD_CLOEXEC, HIGH_FD);
-                if (*program < 0)
-                        return -errno;
-        }
-        for (size_t i = 0; i < x->n_fds; i++) {
-                parked[i] = fcntl(x->fds[i].fd < 0 ? c->null_fd : x->fds[i].fd, F_DUPFD_CLOEXEC, HIGH_FD);
-                if (parked[i] < 0)
-                        return -errno;
-        }
-        if (close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) < 0)
+/* Descriptors that live on, moved out of the way in ascending order. */
+struct parked { int fd[MESSAGE_FDS_MAX + 3]; size_t n; };
+
+static int park(struct parked *p, int *fd) {
+        if (*fd < 0)
+                return 0;
+        *fd = fcntl(*fd, F_DUPFD_CLOEXEC, p->n ? p->fd[p->n - 1] + 1 : HIGH_FD);
+        if (*fd < 0)
                 return -errno;
-        for (size_t i = 0; i < x->n_fds; i++) {
-                if (dup2(parked[i], x->fds[i].target) < 0)
-                        return -errno;
-        }
+        p->fd[p->n++] = *fd;
         return 0;
+}
+
+/* Everything else is really closed, not only on execve: a link of the sandbox's to /proc/self/fd/N must find nothing of the
+ * spawner's when the working directory or the program is looked up. */
+static int close_others(const struct parked *p) {
+        unsigned from = 0;
+        for (size_t i = 0; i < p->n; i++) {
+                unsigned fd = (unsigned)p->fd[i];
+                if (fd > from && close_range(from, fd - 1, 0) < 0)
+                        return -errno;
+                from = fd + 1;
+        }
+        return close_range(from, ~0u, 0) < 0 ? -errno : 0;
+}
+
+static int place_fds(struct child_exec *c) {
+        struct parked p = { .n = 0 };
+        const struct exec_request *x = c->x;
+        int source[MESSAGE_FDS_MAX];
+        int r = park(&p, &c->user_ns);
+        if (r == 0)
+                r = park(&p, &c->program);
+        if (r == 0)
+                r = park(&p, &c->confine.landlock_fd);
+        for (size_t i = 0; i < x->n_fds && r == 0; i++) {
+                source[i] = x->fds[i].fd < 0 ? c->null_fd : x->fds[i].fd;
+                r = park(&p, &source[i]);
+        }
+        if (r == 0)
+                r = close_others(&p);
+        for (size_t i = 0; i < x->n_fds && r == 0; i++) {
+                if (dup2(source[i], x->fds[i].target) < 0)
+                        r = -errno;
+                close(source[i]);
+        }
+        return r;
 }
 
 static void reset_signals(void) {
@@ -115,27 +142,27 @@ static int become(struct child_exec *c, struct child_report *rep) {
 static int finish(struct child_exec *c, struct child_report *rep) {
         const struct exec_request *x = c->x;
         static const char *const no_env[] = { NULL };
-        int program = c->program;
         setsid();
         umask(022);
         reset_signals();
-        if (x->cwd && chdir(x->cwd) < 0)
-                return fail(rep, "change to the working directory", -errno);
-        int user_ns = c->user_ns < 0 ? -1 : fcntl(c->user_ns, F_DUPFD_CLOEXEC, HIGH_FD);
-        int r = place_fds(c, &program);
+        int r = place_fds(c);
         if (r < 0)
                 return fail(rep, "place descriptors", r);
         r = confine_rlimits(&c->confine);
         if (r < 0)
                 return fail(rep, "set resource limits", r);
-        if (user_ns >= 0 && setns(user_ns, CLONE_NEWUSER) < 0)
+        if (setns(c->user_ns, CLONE_NEWUSER) < 0)
                 return fail(rep, "join the user namespace", -errno);
+        close(c->user_ns);
         r = become(c, rep);
         if (r < 0)
                 return r;
+        /* Last, as nobody but the program's own user: the path is the sandbox's, links and all. */
+        if (x->cwd && chdir(x->cwd) < 0)
+                return fail(rep, "change to the working directory", -errno);
         char *const *argv = (char *const *)x->argv, *const *env = (char *const *)(x->env ? x->env : (const char **)no_env);
-        if (program >= 0)
-                r = syscall(SYS_execveat, program, "", argv, env, AT_EMPTY_PATH) < 0 ? -errno : 0;
+        if (c->program >= 0)
+                r = syscall(SYS_execveat, c->program, "", argv, env, AT_EMPTY_PATH) < 0 ? -errno : 0;
         else if (strchr(x->argv[0], '/'))
                 r = execve(x->argv[0], argv, env) < 0 ? -errno : 0;
         else

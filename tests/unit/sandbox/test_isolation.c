@@ -85,6 +85,37 @@ static void core_files_are_off_and_files_bounded(void **state) {
         assert_string_equal(sh(state, "ulimit -c; ulimit -Hc; ulimit -Hn"), "0\n0\n4096");
 }
 
+/* Before the program runs, the process still is the spawner's: its descriptors must not be found through the sandbox's links. */
+static void links_to_descriptors_lead_nowhere(void **state) {
+        struct box b;
+        struct run r;
+        const struct sandbox_spec spec = box_spec();
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "i=3; while [ $i -lt 700 ]; do ln -s /proc/self/fd/$i /tmp/l$i; i=$((i+1)); done; ln -s /proc/self/cwd /tmp/cwd");
+        run_release(&r);
+        for (int i = 3; i < 700; i += i == 80 ? 431 : 1) {     /* the low ones, and those where descriptors are parked */
+                char cwd[32];
+                const char *const argv[] = { "/bin/pwd", NULL };
+                snprintf(cwd, sizeof cwd, "/tmp/l%d", i);
+                if (i >= 540)
+                        break;
+                struct exec_spec x = run_spec(&r, argv);
+                x.cwd = cwd;
+                run_start(&b, &r, &x);
+                run_wait(&b, &r);
+                assert_false(r.end.started);
+                assert_int_equal(r.end.error.code, -ENOENT);
+                run_release(&r);
+                const char *const program[] = { cwd, NULL };
+                x = run_spec(&r, program);
+                run_start(&b, &r, &x);
+                run_wait(&b, &r);
+                assert_false(r.end.started);
+                run_release(&r);
+        }
+        box_destroy(&b);
+}
+
 static void terminals_work(void **state) {
         assert_string_equal(sh(state, "/usr/bin/python3 -c \"import os; m,s=os.openpty(); print(os.ttyname(s))\""), "/dev/pts/0");
 }
@@ -101,6 +132,7 @@ int main(void) {
                 cmocka_unit_test(ids_of_two_sandboxes_differ),
                 cmocka_unit_test(nested_user_namespaces_are_counted_out),
                 cmocka_unit_test(core_files_are_off_and_files_bounded),
+                cmocka_unit_test(links_to_descriptors_lead_nowhere),
                 cmocka_unit_test(terminals_work),
         };
         return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
