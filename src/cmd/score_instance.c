@@ -18,7 +18,8 @@ static int hex_escape(const char **p, size_t digits, struct buf *b) {
                 return -EBADMSG;
         memcpy(hex, *p, digits);
         *p += digits;
-        return buf_add(b, out, utf8_encode((uint32_t)strtoul(hex, NULL, 16), out));
+        uint32_t cp = (uint32_t)strtoul(hex, NULL, 16);
+        return cp == 0 ? -EBADMSG : buf_add(b, out, utf8_encode(cp, out));
 }
 
 static int python_escape(const char **p, struct buf *b) {
@@ -92,6 +93,8 @@ static int json_list(const struct json *v, char ***ret) {
         for (struct json_iter it = json_iter(v); json_next_item(&it, &item);) {
                 _cleanup_buf_ struct buf b = BUF_INIT(SCORE_FILE_MAX);
                 int r = json_string(&item, &b);
+                if (r == 0 && memchr(buf_str(&b), 0, b.len))
+                        r = -EBADMSG;  /* an id holds no NUL */
                 if (r == 0)
                         r = strv_append_take(&list, &n, buf_steal(&b));
                 if (r < 0)
