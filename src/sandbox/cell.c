@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "sandbox/child.h"
+#include "sandbox/facilities.h"
 #include "sandbox/mounts.h"
 #include "sandbox/seccomp.h"
 #include "sandbox/spec.h"
@@ -260,8 +261,11 @@ static int add_inner(struct build *b) {
         /* The upper itself lies below /dev/shm, where nobody can reach it, so that it goes away in one with the namespace: a
          * mount that is attached nowhere costs a grace period to drop. An image's mount stays the layers'. */
         int r = add_mount(b, pts, "dev/pts");
-        if (r == 0 && c->spec.upper == UPPER_TMPFS)
-                r = add_mount(b, c->upper, "dev/shm");
+        if (r == 0 && c->spec.upper == UPPER_TMPFS) {
+                /* A parked mount belongs to the spawner's namespace and cannot move to another: then a clone of it goes. */
+                int upper = facility_ok(FACILITY_DETACHED_SOURCE) ? c->upper : own(b, mount_clone(c->upper, "", INNER_ATTRS, -1));
+                r = upper < 0 ? upper : add_mount(b, upper, "dev/shm");
+        }
         if (r == 0)
                 r = add_mount(b, shm, "dev/shm");
         for (const char *const *t = (const char *const[]){ "proc", "dev", "sys", NULL }; *t && r == 0 && b->image >= 0; t++)
