@@ -69,8 +69,9 @@ class Daemon:
         return self.start()
 
     def __exit__(self, *_):
-        self.stop()
+        status, said = self.stop(), self.stderr()
         shutil.rmtree(self.top, ignore_errors=True)
+        assert status == 0, f"the daemon ended with {status}: {said[-4000:]}"
 
     def call(self, method, path, body=None, headers=(), timeout=120):
         """body: bytes as they are, anything else as JSON."""
