@@ -224,6 +224,59 @@ static void what_was_reported_is_there_after_kill_9(void **state) {
         fixture_release(&f);
 }
 
+struct ack { int fd; int n; };
+static void on_acknowledged(int r, void *user) {
+        struct ack *a = user;
+        if (r == 0 && write(a->fd, &a->n, sizeof a->n) != sizeof a->n)
+                _exit(1);
+}
+
+/* Inserts as fast as it can, many at a time, and says which are committed, until it is killed. */
+static void insert_for_ever(struct fixture *f, int fd) {
+        fixture_open(f);
+        for (int n = 0;;) {
+                for (int i = 0; i < 20; i++, n++) {
+                        struct ack *a = malloc(sizeof *a);
+                        *a = (struct ack){ fd, n };
+                        char id[16];
+                        snprintf(id, sizeof id, "%d", n);
+                        struct ledger_job j = job(id, "{}");
+                        if (ledger_insert(f->l, &j, 1, on_acknowledged, a) < 0)
+                                _exit(1);
+                }
+                uv_run(&f->loop, UV_RUN_ONCE);
+        }
+}
+
+static void every_acknowledged_insert_survives_a_kill_at_any_moment(void **state) {
+        static const int kill_after[] = { 1, 37, 400, 2500 };
+        for (size_t round = 0; round < ARRAY_SIZE(kill_after); round++) {
+                struct fixture f;
+                fixture_dir(&f);
+                int p[2], last = -1, n;
+                assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+                pid_t child = fork();
+                if (child == 0)
+                        insert_for_ever(&f, p[1]);
+                close(p[1]);
+                for (int i = 0; i < kill_after[round] && read(p[0], &n, sizeof n) == sizeof n; i++)
+                        last = MAX2(last, n);
+                kill(child, SIGKILL);
+                while (read(p[0], &n, sizeof n) == sizeof n)    /* told before it died, read after */
+                        last = MAX2(last, n);
+                assert_int_equal(waitpid(child, &(int){ 0 }, 0), child);
+                close(p[0]);
+                assert_true(last + 1 >= kill_after[round]);
+                fixture_open(&f);
+                for (int i = 0; i <= last; i++) {
+                        char id[16];
+                        snprintf(id, sizeof id, "%d", i);
+                        assert_int_equal(state_of(&f, id, NULL), JOB_QUEUED);
+                }
+                fixture_release(&f);
+        }
+}
+
 static void closing_commits_what_was_asked_for(void **state) {
         struct fixture f;
         fixture_init(&f);
@@ -345,6 +398,7 @@ int main(void) {
                 cmocka_unit_test(deleting_leaves_nothing),
                 cmocka_unit_test(what_ended_before_expires_with_its_key_and_the_rest_stays),
                 cmocka_unit_test(what_was_reported_is_there_after_kill_9),
+                cmocka_unit_test(every_acknowledged_insert_survives_a_kill_at_any_moment),
                 cmocka_unit_test(closing_commits_what_was_asked_for),
                 cmocka_unit_test(many_writes_share_a_commit),
                 cmocka_unit_test(every_older_version_is_brought_up_with_its_rows),
