@@ -26,7 +26,8 @@ struct daemon {
         struct http_server *http;
         struct http_route *routes;
         uv_signal_t term, interrupt;
-        bool stopping;
+        bool stopping;             /* a signal has come */
+        bool down;                 /* nothing is left to stop */
         int status;
 };
 
@@ -102,9 +103,11 @@ static void say_ready(const struct daemon *d) {
 
 /* ---- the way down ---------------------------------------------------------------------------------------------------------- */
 
+/* Not closed: that would bring back the default action, and a signal at the last moment would spoil a good end. */
 static void stop_signals(struct daemon *d) {
-        uv_close((uv_handle_t *)&d->term, NULL);
-        uv_close((uv_handle_t *)&d->interrupt, NULL);
+        d->down = true;
+        uv_unref((uv_handle_t *)&d->term);
+        uv_unref((uv_handle_t *)&d->interrupt);
 }
 
 static void http_stopped(void *user) {
@@ -122,6 +125,8 @@ static void drained(void *user) {
 
 static void on_signal(uv_signal_t *s, int number) {
         struct daemon *d = s->data;
+        if (d->down)
+                return;
         log_event(LOG_INFO, "daemon.signal", "signal", number == SIGINT ? "SIGINT" : "SIGTERM", NULL);
         if (d->stopping)
                 _exit(128 + number);

@@ -157,7 +157,7 @@ static void requeued(int r, void *user) {
         if (t->deleting)
                 task_remove(t);
         else
-                task_free(t);
+                task_phase(t, PHASE_QUEUED);   /* not in the queue, which is over: it is pending until the next start */
         tasks_check_drained(ts);
 }
 

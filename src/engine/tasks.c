@@ -426,9 +426,10 @@ int tasks_delete(struct tasks *ts, const char *id, void (*done)(int r, void *use
         if (t->deleting)
                 return 0;
         t->deleting = true;
-        if (finished || (t->phase == PHASE_QUEUED && queue_remove(ts->queue, id) == 0))
+        if (finished || t->phase == PHASE_QUEUED) {
+                queue_remove(ts->queue, id);       /* -ENOENT: put back by a drain */
                 task_remove(t);
-        else if (t->phase == PHASE_RUNNING && t->run)
+        } else if (t->phase == PHASE_RUNNING && t->run)
                 ts->cfg.runner.cancel(ts->cfg.runner.ctx, t->run);
         /* else a write of it is under way, and its callback sees `deleting` */
         return 0;

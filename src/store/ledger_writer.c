@@ -14,7 +14,7 @@
 
 enum statement {
         S_BEGIN, S_COMMIT, S_ROLLBACK, S_SAVE, S_RELEASE, S_UNDO,
-        S_KEY_KNOWN, S_KEY_ADD, S_JOB_ADD, S_BODY_ADD,
+        S_KEY_ADD, S_JOB_ADD, S_BODY_ADD,
         S_RUNNING, S_REQUEUE, S_FINISH, S_RECORD_ADD,
         S_DEL_BLOBS, S_DEL_RECORD, S_DEL_JOB, S_KEY_RELEASE, S_MAX,
 };
@@ -23,7 +23,6 @@ _Static_assert(S_MAX <= ARRAY_SIZE(((struct ledger *)0)->write), "room for the w
 static const char *const sql[S_MAX] = {
         [S_BEGIN] = "BEGIN IMMEDIATE", [S_COMMIT] = "COMMIT", [S_ROLLBACK] = "ROLLBACK",
         [S_SAVE] = "SAVEPOINT one", [S_RELEASE] = "RELEASE one", [S_UNDO] = "ROLLBACK TO one",
-        [S_KEY_KNOWN] = "SELECT 1 FROM keys WHERE kind=?1 AND tenant=?2 AND key=?3",
         [S_KEY_ADD] = "INSERT INTO keys(kind, tenant, key, id, body_hash) VALUES(?1, ?2, ?3, ?4, ?5)",
         [S_JOB_ADD] = "INSERT INTO jobs(id, kind, tenant, priority, state, created_ms) VALUES(?1, ?2, ?3, ?4, 0, ?5)",
         [S_BODY_ADD] = "INSERT INTO bodies(seq, body) VALUES(last_insert_rowid(), ?1)",
@@ -80,17 +79,6 @@ static int run_for_id(struct ledger *l, enum statement which, const char *id) {
 
 /* ---- one request ------------------------------------------------------------------------------------------------- */
 
-static int key_known(struct ledger *l, const struct ledger_job *j) {
-        sqlite3_stmt *s = NULL;
-        int r = prepare(l, S_KEY_KNOWN, &s);
-        if (r < 0)
-                return r;
-        bind_text(s, 1, j->kind);
-        bind_text(s, 2, j->tenant);
-        bind_text(s, 3, j->idempotency_key);
-        return step(l, s);
-}
-
 static int key_add(struct ledger *l, const struct ledger_job *j) {
         sqlite3_stmt *s = NULL;
         int r = prepare(l, S_KEY_ADD, &s);
@@ -106,12 +94,8 @@ static int key_add(struct ledger *l, const struct ledger_job *j) {
 
 static int insert_job(struct ledger *l, const struct ledger_job *j) {
         int r = 0;
-        if (j->idempotency_key) {
-                r = key_known(l, j);
-                if (r != 0)
-                        return r < 0 ? r : -EEXIST;
-                r = key_add(l, j);
-        }
+        if (j->idempotency_key)
+                r = key_add(l, j);     /* -EEXIST by the table's own key */
         sqlite3_stmt *s = NULL;
         if (r == 0)
                 r = prepare(l, S_JOB_ADD, &s);

@@ -200,6 +200,11 @@ class Daemon:
         until(lambda: self.status(task) == "running", f"task {task} runs")
         return task
 
+    def until_started(self, task):
+        """Beyond the first moments of `running`, in which a drain would still put it back."""
+        until(lambda: f"task.started task={task}" in self.stderr(), f"task {task} is started")
+        return task
+
     def result(self, task, seconds=120):
         deadline = time.monotonic() + seconds
         while True:

@@ -599,6 +599,22 @@ static void after_the_grace_what_runs_is_put_back_without_costing_an_attempt(voi
         bench_release(&b);
 }
 
+static void what_a_drain_puts_back_is_pending_and_can_be_deleted(void **state) {
+        struct bench b;
+        bench_init(&b, 2, 10);
+        char id[37], starts[37];
+        submit(&b, id);
+        UNTIL(&b, b.n_running == 1);
+        submit(&b, starts);            /* `running` is on its way to disk when the drain comes */
+        drain(&b, 0);
+        assert_int_equal(b.started, 1);
+        assert_int_equal(status_of(&b, id), TASK_PENDING);
+        assert_int_equal(status_of(&b, starts), TASK_PENDING);
+        assert_int_equal(delete_task(&b, id), 0);
+        assert_int_equal(status_of(&b, id), -ENOENT);
+        bench_release(&b);
+}
+
 static void when_the_spawner_is_lost_what_runs_is_interrupted(void **state) {
         struct bench b;
         bench_init(&b, 1, 10);
@@ -653,6 +669,7 @@ int main(void) {
                 cmocka_unit_test(a_run_directory_without_a_task_is_swept),
                 cmocka_unit_test(a_drain_lets_what_runs_end_and_refuses_the_rest),
                 cmocka_unit_test(after_the_grace_what_runs_is_put_back_without_costing_an_attempt),
+                cmocka_unit_test(what_a_drain_puts_back_is_pending_and_can_be_deleted),
                 cmocka_unit_test(when_the_spawner_is_lost_what_runs_is_interrupted),
                 cmocka_unit_test(a_task_that_was_just_starting_when_the_spawner_was_lost_never_runs),
         };

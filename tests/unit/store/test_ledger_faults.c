@@ -173,6 +173,36 @@ static void a_full_disk_splits_a_batch(void **state) {
         fixture_release(&f);
 }
 
+/* Whatever shares a transaction with what does not fit: what is reported as accepted is there, what is refused is not. */
+static void a_full_disk_never_reports_what_it_did_not_keep(void **state) {
+        enum { N = 200 };
+        struct fixture f;
+        fixture_small_disk(&f, 24 * MIB, 4 * MIB, 1 * MIB);
+        _cleanup_free_ char *text = big(2 * MIB);
+        struct waiting w[N] = { 0 }, wf = { 0 };
+        assert_int_equal(insert(&f, "runs", "{}"), 0);
+        fill(&f);
+        for (int i = 0; i < N; i++) {
+                char id[16];
+                snprintf(id, sizeof id, "%d", i);
+                struct ledger_job j = job(id, "{}");
+                assert_int_equal(ledger_insert(f.l, &j, 1, on_done, &w[i]), 0);
+                if (i == N / 2)
+                        assert_int_equal(ledger_finish(f.l, "runs", "resolved", text, 2 * MIB, on_done, &wf), 0);
+        }
+        assert_int_equal(await(&f, 0, &wf), 0);
+        for (int i = 0; i < N; i++) {
+                char id[16];
+                struct ledger_row row = { 0 };
+                snprintf(id, sizeof id, "%d", i);
+                int r = await(&f, 0, &w[i]), there = ledger_get(f.l, id, &row);
+                ledger_row_release(&row);
+                assert_true(r == 0 || r == -ENOSPC);
+                assert_int_equal(there, r == 0 ? 0 : -ENOENT);
+        }
+        fixture_release(&f);
+}
+
 static void beyond_the_ballast_a_record_is_refused_and_the_job_stays_open(void **state) {
         struct fixture f;
         fixture_small_disk(&f, 24 * MIB, 4 * MIB, 1 * MIB);
@@ -205,6 +235,7 @@ int main(void) {
                 cmocka_unit_test(below_the_mark_nothing_is_admitted_and_above_it_again),
                 cmocka_unit_test(a_full_disk_refuses_new_jobs_and_records_what_runs),
                 cmocka_unit_test(a_full_disk_splits_a_batch),
+                cmocka_unit_test(a_full_disk_never_reports_what_it_did_not_keep),
                 cmocka_unit_test(beyond_the_ballast_a_record_is_refused_and_the_job_stays_open),
                 cmocka_unit_test(a_full_disk_at_start_still_opens_what_was_there),
         };
