@@ -9,7 +9,7 @@ class Selection(object):
     """Which of the collected tests run. Arguments with `::` select by id; a whole file or directory selects all below it."""
 
     def __init__(self, ids, cwd, whole_files):
-        self.cwd, self.paths, self.whole, self.ids = cwd, [], [], {}
+        self.cwd, self.paths, self.whole, self.ids, self.cut_off = cwd, [], [], {}, {}
         seen = set()
         for arg in ids:
             path, sep, rest = arg.partition("::")
@@ -18,7 +18,9 @@ class Selection(object):
                 seen.add(path)
                 self.paths.append(path)
             if sep and not whole_files:
-                self.ids.setdefault(path, []).append(rest)
+                self.ids.setdefault(path, set()).add(rest)
+                if "[" in rest and "]" not in rest:  # cut off in the data
+                    self.cut_off.setdefault(path, []).append(rest)
             else:
                 self.whole.append(path)
 
@@ -30,12 +32,16 @@ class Selection(object):
         for whole in self.whole:
             if whole == "." or path == whole or path.startswith(whole + "/"):
                 return True
-        for wanted in self.ids.get(path, ()):
-            if rest == wanted or rest.startswith(wanted + "::") or rest.startswith(wanted + "["):
-                return True
-            if "[" in wanted and "]" not in wanted and rest.startswith(wanted):  # cut off in the data
-                return True
-        return False
+        wanted = self.ids.get(path, ())
+        if rest in wanted:
+            return True
+        for mark in ("::", "["):  # a class, or a function with all its parameters
+            at = rest.find(mark)
+            while wanted and at >= 0:
+                if rest[:at] in wanted:
+                    return True
+                at = rest.find(mark, at + 1)
+        return any(rest.startswith(start) for start in self.cut_off.get(path, ()))
 
 
 class Reporter(object):

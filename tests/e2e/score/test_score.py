@@ -168,3 +168,26 @@ def test_a_file_that_cannot_be_imported_fails_its_ids(score, project, body):
     p = project({"test_a.py": body + "def test_x(): pass\n", "test_b.py": "def test_y(): pass\n"})
     r = score(p, test_command=f"{PYTEST} --continue-on-collection-errors test_b.py test_a.py", fail_to_pass=["test_a.py::test_x"])
     assert r["outcome"] in ("unresolved", "no_tests_collected") and r["fail_to_pass"]["failure"] == ["test_a.py::test_x"] and r["status"] == "completed"
+
+
+def test_the_same_instance_many_times_at_once(scorer, calc):
+    """They share one collection run; one of them is deleted while it runs."""
+    tasks = [scorer.submit(calc.request(RIGHT, GOLD, env={"ROUND": "1"}, **IDS)) for _ in range(6)]
+    scorer.until_running(tasks[0])
+    assert scorer.call("DELETE", f"/task/{tasks[0]}").json["deleted"] is True
+    for task in tasks[1:]:
+        r = scorer.result(task)
+        assert r["resolved"] and r["integrity"]["verdict"] == "clean", r
+
+
+def test_a_parameter_cut_off_in_the_data_matches_by_prefix(score, project):
+    p = project({"test_a.py": "import pytest\n@pytest.mark.parametrize('v', ['a b', 'a c'])\ndef test_p(v): pass\ndef test_q(): pass\n"})
+    r = score(p, test_command="", fail_to_pass=["test_a.py::test_p[a ", "[100%]"])
+    assert r["fail_to_pass"] == {"success": ["test_a.py::test_p[a "], "failure": ["[100%]"]}
+    assert sorted(r["tests"]) == ["[100%]", "test_a.py::test_p[a b]", "test_a.py::test_p[a c]"]
+
+
+def test_a_suite_of_many_outcomes_is_whole(score, project):
+    p = project({"test_a.py": "import pytest\n@pytest.mark.parametrize('v', range(3000))\ndef test_p(v): assert v % 100\n"})
+    r = score(p, test_command=f"{PYTEST} --tb=no -r N", timeout=280)
+    assert r["tests_passed"] == 2970 and r["tests_failed"] == 30 and r["integrity"]["verdict"] == "clean"
