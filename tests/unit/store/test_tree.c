@@ -263,14 +263,20 @@ static void the_least_used_goes_first_and_no_tree_under_a_setup(void **state) {
 }
 
 static void what_is_in_use_stays_whatever_the_limit(void **state) {
-        struct answer a, b;
+        struct answer a, b, c;
         open_store(1);
         get(&a, HASH, "make");
         get(&b, HASH, "make");
         release(&b);
         assert_int_equal(fake.removes, 0);
+        get(&c, OTHER, "");
+        release(&c);                                     /* newer than those in use, and the one that goes */
+        assert_int_equal(fake.removes, 1);
+        get(&b, HASH, "make");
+        assert_true(b.tree->cached);
+        release(&b);
         release(&a);
-        assert_int_equal(fake.removes, 2);
+        assert_int_equal(fake.removes, 3);
 }
 
 static void unused_layers_are_closed_beyond_a_number(void **state) {
