@@ -3,18 +3,24 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import time
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from tree_harness import GitServer, Repository, Store  # noqa: E402
+from tree_harness import WAIT, GitServer, Repository, Store  # noqa: E402
+
+
+def make_place():
+    """A directory that the daemon's user may enter."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="brig-tree-", dir="/tmp"))
+    path.chmod(0o755)
+    return path
 
 
 @pytest.fixture
 def place():
-    """A directory that the daemon's user may enter."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix="brig-tree-", dir="/tmp"))
-    path.chmod(0o755)
+    path = make_place()
     yield path
     shutil.rmtree(path)
 
@@ -24,9 +30,30 @@ def repo(place):
     return Repository(place / "repo")
 
 
+def loop_devices(place):
+    found = []
+    for p in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            if str(place) in p.read_text():
+                found.append(str(p))
+        except OSError:
+            pass                        # gone while we looked
+    return found
+
+
+def check_nothing_left(store, place):
+    """Closed well, and no mount, loop device or unpublished image left."""
+    store.close()
+    assert [n for n in os.listdir(store.home / "layers") if n.startswith(".")] == []
+    # The kernel lets a loop device go after its last unmount, in its own time, and has no event for it.
+    end = time.monotonic() + WAIT
+    while loop_devices(place) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert loop_devices(place) == []
+
+
 @pytest.fixture
 def open_store(place):
-    """Starts stores; each must close well and leave no mount, loop device or unpublished image."""
     started = []
 
     def start(home="home", **options):
@@ -35,16 +62,23 @@ def open_store(place):
 
     yield start
     for s in started:
-        s.close()
-        left = [n for n in os.listdir(s.home / "layers") if n.startswith(".")]
-        assert left == []
-    loops = [p for p in pathlib.Path("/sys/block").glob("loop*/loop/backing_file") if str(place) in p.read_text()]
-    assert loops == []
+        check_nothing_left(s, place)
 
 
 @pytest.fixture
-def store(open_store):
+def fresh(open_store):
+    """A store for this test alone."""
     return open_store()
+
+
+@pytest.fixture(scope="module")
+def store():
+    """One store for all tests that look at their own trees only."""
+    place = make_place()
+    s = Store(place / "home")
+    yield s
+    check_nothing_left(s, place)
+    shutil.rmtree(place)
 
 
 @pytest.fixture

@@ -36,12 +36,12 @@ def test_a_commit_of_this_second_is_dated_before_any_patch(store, repo):
     assert int(mtime) < int(now) - 1
 
 
-def test_the_second_request_makes_nothing(store, repo):
+def test_the_second_request_makes_nothing(fresh, repo):
     commit = repo.commit({"a": "1"})
-    first = store.get(1, repo.path, commit)
-    store.release(1)
-    second = store.get(2, repo.path, commit)
-    assert second.cached and second.layer == first.layer and store.layers() == [first.layer]
+    first = fresh.get(1, repo.path, commit)
+    fresh.release(1)
+    second = fresh.get(2, repo.path, commit)
+    assert second.cached and second.layer == first.layer and fresh.layers() == [first.layer]
 
 
 def test_runs_do_not_see_each_other(store, repo):
@@ -90,26 +90,26 @@ def test_the_same_repository_by_another_name_is_the_same(store, repo, place):
     assert store.get(2, f"file://{place}/./link/", commit).layer == first.layer
 
 
-def test_what_cannot_be_had_has_its_code(store, repo, place):
+def test_what_cannot_be_had_has_its_code(fresh, repo, place):
     commit = repo.commit({"a": "1"})
     (place / "empty").mkdir()
     subprocess.run(["git", "init", "-q", place / "nothing"], check=True, umask=0o022)
-    a = store.acquire(1, repo.path, "0123456789" * 4)
+    a = fresh.acquire(1, repo.path, "0123456789" * 4)
     assert (a.kind, a.code) == ("failed", "commit_not_found")
-    a = store.acquire(2, repo.path, "no-such-branch")
+    a = fresh.acquire(2, repo.path, "no-such-branch")
     assert (a.kind, a.code) == ("failed", "commit_not_found")
-    a = store.acquire(3, place / "empty", commit)
+    a = fresh.acquire(3, place / "empty", commit)
     assert (a.kind, a.code) == ("failed", "repo_unreachable")
-    a = store.acquire(4, place / "nothing", "HEAD")
+    a = fresh.acquire(4, place / "nothing", "HEAD")
     assert (a.kind, a.code) == ("failed", "commit_not_found")
-    a = store.acquire(5, "http://127.0.0.1:1/x", commit)
+    a = fresh.acquire(5, "http://127.0.0.1:1/x", commit)
     assert (a.kind, a.code) == ("failed", "repo_unreachable") and "127.0.0.1" in a.text
-    a = store.acquire(6, repo.path, commit, image="/tmp/no-such-image")
+    a = fresh.acquire(6, repo.path, commit, image="/tmp/no-such-image")
     assert (a.kind, a.code) == ("failed", "image_not_found")
     blob = repo.git("rev-parse", commit + ":a")
-    a = store.acquire(7, repo.path, blob)
+    a = fresh.acquire(7, repo.path, blob)
     assert (a.kind, a.code) == ("failed", "commit_not_found")
-    assert store.layers() == []
+    assert fresh.layers() == []
 
 
 def test_nothing_of_the_source_repository_runs(store, repo, place):
@@ -155,13 +155,13 @@ def test_unreadable_objects_are_not_read_on_the_callers_behalf(store, repo):
     assert (a.kind, a.code) == ("failed", "repo_unreachable")
 
 
-def test_requests_for_one_tree_share_its_making(store, repo):
+def test_requests_for_one_tree_share_its_making(fresh, repo):
     commit = repo.commit({"a": "1"})
     for n in range(20):
-        store.ask(n, repo.path, commit, setup="echo made >>/testbed/made")
-    answers = [store.answer(n) for n in range(20)]
+        fresh.ask(n, repo.path, commit, setup="echo made >>/testbed/made")
+    answers = [fresh.answer(n) for n in range(20)]
     assert {a.kind for a in answers} == {"got"}
-    assert len({(a.layer, a.setup) for a in answers}) == 1 and len(store.layers()) == 2
+    assert len({(a.layer, a.setup) for a in answers}) == 1 and len(fresh.layers()) == 2
 
 
 # ---- set-up ----
@@ -186,21 +186,21 @@ def test_setup_runs_once_and_a_different_one_is_another_layer(store, repo):
     assert store.run(3, "cat /one")[0] != 0
 
 
-def test_a_failed_setup_says_why_and_is_remembered(store, repo):
+def test_a_failed_setup_says_why_and_is_remembered(fresh, repo):
     commit = repo.commit({"a": "1"})
     setup = "echo looking; echo 'no such package: frobnicate' >&2; exit 7"
-    a = store.acquire(1, repo.path, commit, setup=setup)
+    a = fresh.acquire(1, repo.path, commit, setup=setup)
     assert (a.kind, a.code) == ("failed", "setup_failed")
     assert "status 7" in a.text and "frobnicate" in a.text and "looking" in a.text
-    b = store.acquire(2, repo.path, commit, setup=setup)
+    b = fresh.acquire(2, repo.path, commit, setup=setup)
     assert (b.code, b.text) == (a.code, a.text)
-    assert len(store.layers()) == 1      # the tree stays
+    assert len(fresh.layers()) == 1      # the tree stays
 
 
-def test_a_setup_that_takes_too_long_is_stopped(store, repo):
-    a = store.acquire(1, repo.path, repo.commit({"a": "1"}), setup="sleep 1000 & sleep 1000", timeout_ms=300)
+def test_a_setup_that_takes_too_long_is_stopped(fresh, repo):
+    a = fresh.acquire(1, repo.path, repo.commit({"a": "1"}), setup="sleep 1000 & sleep 1000", timeout_ms=300)
     assert (a.kind, a.code) == ("failed", "setup_timeout")
-    assert len(store.layers()) == 1
+    assert len(fresh.layers()) == 1
 
 
 def test_what_a_setup_leaves_running_is_dead_in_the_layer(store, repo):
@@ -208,16 +208,16 @@ def test_what_a_setup_leaves_running_is_dead_in_the_layer(store, repo):
     assert store.out(1, "cat /testbed/alive >/tmp/1; pgrep -c sh || true")
 
 
-def test_a_cancelled_request_leaves_nothing(store, repo):
+def test_a_cancelled_request_leaves_nothing(fresh, repo):
     commit = repo.commit({"a": "1"})
-    store.get(1, repo.path, commit)
-    store.ask(2, repo.path, commit, setup="sleep 1000")
-    store.cancel(2)
-    assert len(store.layers()) == 1
-    store.ask(3, repo.path, commit, setup="sleep 1000")       # the same key works again while the first is being removed
-    store.ask(4, repo.path, commit, setup="echo ok")
-    assert store.answer(4).kind == "got"
-    store.cancel(3)
+    fresh.get(1, repo.path, commit)
+    fresh.ask(2, repo.path, commit, setup="sleep 1000")
+    fresh.cancel(2)
+    assert len(fresh.layers()) == 1
+    fresh.ask(3, repo.path, commit, setup="sleep 1000")       # the same key works again while the first is being removed
+    fresh.ask(4, repo.path, commit, setup="echo ok")
+    assert fresh.answer(4).kind == "got"
+    fresh.cancel(3)
 
 
 # ---- keeping ----
@@ -267,15 +267,15 @@ def evil_commit(repo, mktree):
     return repo.git("commit-tree", tree, "-m", "evil")
 
 
-def test_trees_that_no_git_may_check_out_are_refused(store, repo):
+def test_trees_that_no_git_may_check_out_are_refused(fresh, repo):
     repo.commit({"a": "1"})
     blob = repo.git("hash-object", "-w", "--stdin", input="x")
     sub = repo.git("mktree", input=f"100644 blob {blob}\tconfig\n")
     for i, name in enumerate((".git", ".GIT", "..", "git~1")):
         commit = evil_commit(repo, f"040000 tree {sub}\t{name}\n")
-        a = store.acquire(i, repo.path, commit)
+        a = fresh.acquire(i, repo.path, commit)
         assert (a.kind, a.code) == ("failed", "repo_unreachable") and "not sound" in a.text, (name, a)
-    assert store.layers() == []
+    assert fresh.layers() == []
 
 
 def test_links_in_a_tree_stay_in_it(store, repo):
@@ -287,14 +287,14 @@ def test_links_in_a_tree_stay_in_it(store, repo):
     assert store.out(1, f"readlink /testbed/out; cat /testbed/{long}/{long}; stat -c %Y -- '/testbed/-rf' /testbed/out") == f"/etc\ndeep{COMMIT_TIME}\n{COMMIT_TIME}\n"
 
 
-def test_a_corrupt_source_is_not_joined(store, repo):
+def test_a_corrupt_source_is_not_joined(fresh, repo):
     commit = repo.commit({"a": "1" * 1000})
     blob = repo.git("rev-parse", commit + ":a")
     path = repo.path / ".git/objects" / blob[:2] / blob[2:]
     path.chmod(0o644)
     path.write_bytes(path.read_bytes()[:-3] + b"xyz")
-    a = store.acquire(1, repo.path, commit)
-    assert (a.kind, a.code) == ("failed", "repo_unreachable") and store.layers() == []
+    a = fresh.acquire(1, repo.path, commit)
+    assert (a.kind, a.code) == ("failed", "repo_unreachable") and fresh.layers() == []
 
 
 # ---- over the network ----

@@ -54,6 +54,7 @@ static void on_tree(struct tree *t, enum tree_failure failure, const struct erro
 
 static void acquire(char **f) {
         struct slot *s = &slots[strtoul(f[1], NULL, 10) % SLOTS];
+        tree_release(store, TAKE_PTR(s->tree));
         static const char *const env[] = { "BRIG_SETUP=yes", NULL };
         struct error e = { 0 };
         struct tree_request q = { .repo_url = f[2], .commit = f[3], .image = f[4], .repo_path = f[5], .setup_command = f[6],
