@@ -299,6 +299,8 @@ int child_first(struct child_first *c, pid_t *ret_pid, int *ret_pidfd) {
         long pid = clone_call(&args, first_main, c);
         if (pid < 0)
                 return fail(&c->report, "clone", (int)pid);
+        /* It changed its credentials while it shared our memory, and where fs.suid_dumpable is set that shows. */
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         *ret_pid = (pid_t)pid;
         *ret_pidfd = pidfd;
         return c->report.code;

@@ -128,6 +128,7 @@ int op_destroy(struct spawn *sp, struct message *m, struct fault *f);
 int op_kill_all(struct spawn *sp, struct message *m, struct fault *f);
 void cell_end(struct spawn *sp, struct cell *c);               /* removes it; EV_GONE when that is confirmed */
 void cell_advance(struct spawn *sp, struct cell *c);           /* something it waits for has happened; may free it */
+void cell_check_oom(struct spawn *sp, struct cell *c);
 void cell_limit(struct spawn *sp, struct cell *c, enum limit_kind kind);
 bool cell_reaped(struct spawn *sp, pid_t pid, int status);     /* was it some cell's init? */
 void cell_unmounted(struct spawn *sp, int wd);

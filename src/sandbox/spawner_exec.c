@@ -93,6 +93,9 @@ bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *r
                 if (!p || p->pid != pid)
                         continue;
                 struct cell *c = p->cell;
+                /* Who reads "killed" should know why: the event of the same death may come after it. */
+                if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+                        cell_check_oom(sp, c);
                 send_exited(sp, p, p->report->step, p->report->code, status, ru);
                 proc_free(sp, p);
                 cell_advance(sp, c);

@@ -36,13 +36,19 @@ static void on_control(struct spawn *sp, struct watch *w, uint32_t events) {
                 watch_stop(sp, w);     /* init is dying; its status follows */
 }
 
-static void on_oom(struct spawn *sp, struct watch *w, uint32_t events) {
-        struct cell *c = container_of(w, struct cell, oom);
+void cell_check_oom(struct spawn *sp, struct cell *c) {
         struct cgroup_events ev;
-        cgroup_oom_clear(c->cgroup);
+        if (!c->cgroup)
+                return;
         cgroup_read_events(c->cgroup, &ev);
         if (ev.oom > 0)
                 cell_limit(sp, c, LIMIT_MEMORY);
+}
+
+static void on_oom(struct spawn *sp, struct watch *w, uint32_t events) {
+        struct cell *c = container_of(w, struct cell, oom);
+        cgroup_oom_clear(c->cgroup);
+        cell_check_oom(sp, c);
 }
 
 void cell_limit(struct spawn *sp, struct cell *c, enum limit_kind kind) {

@@ -116,6 +116,23 @@ static void links_to_descriptors_lead_nowhere(void **state) {
         box_destroy(&b);
 }
 
+/* The root covers the seed's: whoever may chroot, and climbs, comes down again in the sandbox. */
+static void climbing_out_of_a_chroot_ends_in_the_sandbox(void **state) {
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.profile = PROFILE_SETUP;
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "touch /tmp/inside; exec /usr/bin/python3 -c \"import os\n"
+                       "fd = os.open('/', os.O_RDONLY)\nos.mkdir('/tmp/j')\nos.chroot('/tmp/j')\nos.fchdir(fd)\n"
+                       "for i in range(100): os.chdir('..')\n"
+                       "os.chroot('.')\nprint(os.path.exists('/tmp/inside'), os.path.exists('/d'), sorted(os.listdir('/'))[:3])\"");
+        assert_string_equal(run_err(&r), "");
+        assert_string_equal(run_out(&r), "True False ['bin', 'dev', 'etc']");
+        run_release(&r);
+        box_destroy(&b);
+}
+
 static void terminals_work(void **state) {
         assert_string_equal(sh(state, "/usr/bin/python3 -c \"import os; m,s=os.openpty(); print(os.ttyname(s))\""), "/dev/pts/0");
 }
@@ -133,6 +150,7 @@ int main(void) {
                 cmocka_unit_test(nested_user_namespaces_are_counted_out),
                 cmocka_unit_test(core_files_are_off_and_files_bounded),
                 cmocka_unit_test(links_to_descriptors_lead_nowhere),
+                cmocka_unit_test(climbing_out_of_a_chroot_ends_in_the_sandbox),
                 cmocka_unit_test(terminals_work),
         };
         return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
