@@ -46,6 +46,7 @@ static void on_exited_destroy(struct sandbox_exec *x, const struct exec_end *end
         check(end);
         sandbox_destroy(*(struct sandbox **)user);
 }
+static void on_exited_check(struct sandbox_exec *x, const struct exec_end *end, void *user) { check(end); }
 static void on_exited(struct sandbox_exec *x, const struct exec_end *end, void *user) {
         check(end);
         done = true;
@@ -63,7 +64,7 @@ static struct sandbox *opened;
 static void run_direct(void) {
         struct sandbox_spec s = spec();
         struct error e;
-        if (sandbox_create_direct(spawner, &s, &callbacks, &opened, &exec_true, on_exited_destroy, &opened, &opened, NULL, &e) < 0)
+        if (sandbox_create_direct(spawner, &s, &callbacks, &opened, &exec_true, on_exited_check, NULL, &opened, NULL, &e) < 0)
                 exit(1);
         await();
 }
@@ -109,14 +110,15 @@ static int by_value(const void *a, const void *b) {
         double x = *(const double *)a, y = *(const double *)b;
         return (x > y) - (x < y);
 }
-static double median(const double *v, size_t n) {
+static double quantile(const double *v, size_t n, double q) {
         double *copy = malloc(n * sizeof *copy);
         memcpy(copy, v, n * sizeof *copy);
         qsort(copy, n, sizeof *copy, by_value);
-        double m = copy[n / 2];
+        double m = copy[(size_t)((double)n * q)];
         free(copy);
         return m;
 }
+static double median(const double *v, size_t n) { return quantile(v, n, 0.5); }
 
 static double *times[CONTENDER_MAX];
 
@@ -147,8 +149,9 @@ static void report(const char *bar, enum contender a, enum contender b, double l
         for (size_t i = 0; i < n; i++)
                 ratio[i] = times[a][i] / times[b][i];
         printf("{\"bar\": \"%s\", \"value\": %.3f, \"limit\": %.2f, \"better\": \"lower\", \"unit\": \"ratio\", "
-               "\"detail\": \"p50 of %zu paired runs; %s %.2f ms, %s %.2f ms\"}\n",
-               bar, median(ratio, n), limit, n, names[a], median(times[a], n), names[b], median(times[b], n));
+               "\"detail\": \"p50 of %zu paired runs; %s %.2f ms (p10 %.2f), %s %.2f ms (p10 %.2f)\"}\n",
+               bar, median(ratio, n), limit, n, names[a], median(times[a], n), quantile(times[a], n, 0.1), names[b], median(times[b], n),
+               quantile(times[b], n, 0.1));
         free(ratio);
 }
 

@@ -182,15 +182,13 @@ static int mask_proc(int proc, int seed) {
         };
         for (size_t g = 0; g < ARRAY_SIZE(groups); g++) {
                 for (size_t i = 0; i < groups[g].n; i++) {
-                        const char *name = groups[g].names[i];
-                        _cleanup_close_ int at = openat(proc, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-                        if (at < 0)
+                        const char *name = groups[g].names[i], *source = groups[g].source;
+                        if (faccessat(proc, name, F_OK, 0) < 0)
                                 continue;      /* this kernel has none */
-                        const char *source = groups[g].source;
                         _cleanup_close_ int cover = source ? mount_clone(seed, source, attrs, -1) : mount_clone(proc, name, attrs, -1);
                         if (cover < 0)
                                 return cover;
-                        if (move_mount(cover, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+                        if (move_mount(cover, "", proc, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
                                 return -errno;
                 }
         }

@@ -120,7 +120,7 @@ struct exec_end;
 int sandbox_create(struct spawner *sp, const struct sandbox_spec *spec, const struct sandbox_callbacks *cb, void *user,
                    struct sandbox **ret, struct error *e);
 /* A sandbox for one command: `first` is its PID 1, there is no init and no further exec; cheaper by a process. When it ends,
- * everything it started is dead. If it cannot be executed, `exited` runs with started = false, then cb->failed, then gone. */
+ * everything it started is dead, `exited` runs, and the sandbox goes by itself: `gone` follows without sandbox_destroy. If it cannot be executed, `exited` runs with started = false, then cb->failed, then gone. */
 int sandbox_create_direct(struct spawner *sp, const struct sandbox_spec *spec, const struct sandbox_callbacks *cb, void *user,
                           const struct exec_spec *first, void (*exited)(struct sandbox_exec *x, const struct exec_end *end, void *user),
                           void *exec_user, struct sandbox **ret, struct sandbox_exec **ret_exec, struct error *e);

@@ -1,6 +1,7 @@
 /* Operations on sandboxes: create, kill all, destroy; and the way to "gone".
  *
  *     MAKING ──(layer jobs)──> READY ──init dies──> ENDED ──destroy──> DYING ──> freed, EV_GONE
+ *        │                       └──single command ends──────────────────^
  *        └─────fault──────────────────────────────────────────────────^
  *
  * A sandbox is gone when: init and every exec are reaped (the kernel has then killed all of the PID namespace), the kernel has
@@ -208,8 +209,10 @@ bool cell_reaped(struct spawn *sp, pid_t pid, int status) {
                 c->init = 0;
                 cell_read_facts(c);
                 cell_drop_upper(sp, c);
-                if (c->state == CELL_READY)
-                        c->state = CELL_ENDED;
+                if (c->state == CELL_READY) {
+                        c->state = c->direct ? CELL_DYING : CELL_ENDED;
+                        c->gone_wanted |= c->direct;   /* nothing more can be asked of it: it goes by itself */
+                }
                 /* A single command is an exec too, and is told first; unless it never came to be one. */
                 if (c->n_procs == 0 || !c->direct)
                         cell_advance(sp, c);
