@@ -14,7 +14,10 @@ static inline bool slice_starts(struct slice s, const char *prefix) {
         return s.n >= n && memcmp(s.p, prefix, n) == 0;
 }
 static inline bool slice_is(struct slice s, const char *text) { return s.n == strlen(text) && memcmp(s.p, text, s.n) == 0; }
-static inline struct slice slice_from(struct slice s, size_t at) { return (struct slice){s.p + at, s.n - at}; }
+static inline struct slice slice_from(struct slice s, size_t at) {
+        at = at < s.n ? at : s.n;
+        return (struct slice){s.p + at, s.n - at};
+}
 static inline struct slice slice_cut(struct slice s, size_t n) { return (struct slice){s.p, n}; }
 struct slice slice_trim(struct slice s);                               /* blanks at both ends */
 const char *slice_find(struct slice s, const char *needle);            /* first occurrence or NULL */
