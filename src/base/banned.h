@@ -7,6 +7,15 @@
 #include <string.h>
 #include <time.h>
 
+/* Some C libraries make macros of these; clang will not poison a macro. */
+#undef strcpy
+#undef strcat
+#undef strncpy
+#undef strncat
+#undef sprintf
+#undef vsprintf
+#undef strtok
+
 #pragma GCC poison strcpy strcat strncpy strncat sprintf vsprintf strtok atoi atol atof
 #pragma GCC poison system popen mktemp tmpnam tempnam gmtime localtime ctime asctime gets
 

@@ -59,7 +59,7 @@ static int shortest_digits(double v, char digits[static 20], int *ret_point) {
 size_t json_format_double(double v, char ret[static JSON_DOUBLE_TEXT]) {
         if (v == 0)
                 return (size_t)snprintf(ret, JSON_DOUBLE_TEXT, "0");
-        if (fabs(v) < 9007199254740992.0 && v == trunc(v))
+        if (fabs(v) < 9007199254740992.0 && v == (double)(int64_t)v)
                 return (size_t)snprintf(ret, JSON_DOUBLE_TEXT, "%lld", (long long)v);
         char digits[20];
         int point, n = shortest_digits(fabs(v), digits, &point);
