@@ -62,6 +62,8 @@ def open_store(place):
 
     yield start
     for s in started:
+        s.close()
+    for s in started:
         check_nothing_left(s, place)
 
 
