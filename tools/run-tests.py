@@ -41,11 +41,11 @@ def run_unit(build):
     return count_junit(report)
 
 
-def run_pytest(build, directory):
+def run_pytest(build, directory, *options):
     report = pathlib.Path(build) / f"{directory.name}.junit.xml"
     report.unlink(missing_ok=True)
     env = dict(os.environ, BRIG=str(pathlib.Path(build).resolve() / "brig"), BRIG_BUILD=str(pathlib.Path(build).resolve()))
-    done = subprocess.run(["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(directory)], env=env, cwd=TOP)
+    done = subprocess.run(["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, f"--junitxml={report}", str(directory)], env=env, cwd=TOP)
     if not report.exists():
         return 0, [f"{directory}: pytest wrote no report (exit status {done.returncode})"]
     passed, bad = count_junit(report)
@@ -61,7 +61,12 @@ def main():
     args = parser.parse_args()
     passed, bad = 0, []
     for suite in args.suites or ["unit", "e2e", "real"]:
-        n, failed = run_unit(args.build) if suite == "unit" else run_pytest(args.build, TOP / "tests" / suite)
+        if suite == "unit":
+            n, failed = run_unit(args.build)
+        elif suite == "e2e":  # a file's tests share a daemon: a worker takes whole files
+            n, failed = run_pytest(args.build, TOP / "tests" / "e2e", "-n", str((os.cpu_count() or 1) + 1), "--dist", "loadfile")
+        else:
+            n, failed = run_pytest(args.build, TOP / "tests" / "real")
         passed += n
         bad += [f"{suite}: {name}" for name in failed]
     for name in bad:

@@ -68,7 +68,7 @@ struct score_record {
         double patch_similarity;               /* < 0 = null */
         struct sandbox_usage usage;
         uint64_t queued_ms, prepare_ms, apply_ms, test_ms, report_ms, execution_ms;
-        bool cached;
+        bool cached;                           /* answered from an earlier verdict; a tree that was ready does not count */
         /* what was run: with the facts above, what the evidence covers */
         char *tree_hash, *image_digest;        /* NULL when it did not come to that */
         char **argv, **env;                    /* as run */

@@ -21,7 +21,6 @@ int task_record_tree(struct score_task *t) {
                 r = copy(&rec->tree_hash, t->tree->tree_hash);
         if (r == 0)
                 r = copy(&rec->image_digest, t->tree->image_digest);
-        rec->cached = t->tree->cached;
         if (r == 0)
                 rec->argv = run_argv(&t->command);
         if (r == 0)

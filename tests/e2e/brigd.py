@@ -220,6 +220,10 @@ class Daemon:
         with sqlite3.connect(f"file:{self.home}/brig.db?mode=ro", uri=True) as db:
             return db.execute(sql).fetchall()
 
+    def rows(self):
+        """Number of tasks in the ledger."""
+        return self.query("SELECT count(*) FROM jobs")[0][0]
+
     def ended_order(self):
         return [row[0] for row in self.query("SELECT id FROM jobs WHERE state=2 ORDER BY ended_ms, seq")]
 

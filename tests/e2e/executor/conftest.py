@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 
 import pytest
-from executor_daemon import BRIG, Daemon, Repository
+from brigd import BRIG, Daemon, Repository
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 import shutil
 
 import pytest
-from executor_daemon import Daemon, Repository
+from brigd import Daemon, Repository
 
 
 @pytest.fixture(scope="module")
