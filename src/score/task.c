@@ -300,8 +300,8 @@ int score_task_start(const struct score_env *env, const char *id, struct score_r
                 t->last.data = t;
                 r = start_tree(t, e);
                 if (r < 0) {                            /* the handle must be closed by the loop: the task ends by itself, the usual way */
-                        /* The request was found good when it came; a local repository may have gone since. */
-                        const char *code = r == -EINVAL && e && strncmp(e->text, "repo_url: ", 10) == 0 ? "repo_unreachable" : "internal";
+                        /* The request was found good when it came: what can be wrong with it now is that a local repository is not there. */
+                        const char *code = r == -ENOENT || r == -EINVAL ? "repo_unreachable" : "internal";
                         task_set_error(t, code, e ? e->text : "the tree could not be prepared");
                         task_end(t);
                         r = 0;

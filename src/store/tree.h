@@ -41,7 +41,8 @@ struct tree {                      /* answer; strings live until tree_release */
 };
 
 /* 0, or -EINVAL with a reason that names the field (400): leading '-', ext::, forbidden scheme, local path outside the roots
- * or unreadable. */
+ * or unreadable. A local path that does not exist where any readable one may be named is no fault of the request: it passes
+ * here, and tree_acquire says -ENOENT. */
 int tree_url_check(struct tree_store *ts, const char *repo_url, const char *commit, struct error *e);
 
 typedef void (*tree_done)(struct tree *t, enum tree_failure failure, const struct error *e, void *user);  /* t NULL on failure */

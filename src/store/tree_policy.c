@@ -59,22 +59,25 @@ static bool allowed(const struct tree_store *ts, const char *path) {
 }
 
 /* Opening it as the unprivileged daemon proves that it may be read; the descriptor says where it really lies, whatever links
- * led there, and is itself what will be mounted. One answer for "not there" and "not allowed": the caller learns nothing
- * about directories it may not name. */
+ * led there, and is itself what will be mounted. Below the operator's roots there is one answer for "not there" and "not
+ * allowed": the caller learns nothing about directories it may not name. Where any readable path may be named, -ENOENT tells
+ * a repository that does not exist, which is an outcome, from one that is refused, which is a bad request. */
 static int open_local(const struct tree_store *ts, struct repo_url *u, int *ret_fd, struct error *e) {
-        static const char refusal[] = "repo_url: not a directory that may be read here";
-        char link[64], real[PATH_MAX];
+        char link[64], real[PATH_MAX], refusal[ERROR_TEXT_MAX];
+        snprintf(refusal, sizeof refusal, "repo_url: %.400s is not a directory that may be read here", u->path);
         bool given = ts->local_repo && strcmp(u->path, ts->local_repo) == 0;
         _cleanup_close_ int fd = given ? fcntl(ts->local_repo_fd, F_DUPFD_CLOEXEC, 3) : open(u->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0 && errno == ENOENT && !ts->roots && allowed(ts, u->path))
+                return error_say(e, -ENOENT, "repo_url: %.400s does not exist", u->path);
         if (fd < 0)
-                return error_say(e, -EINVAL, refusal);
+                return error_say(e, -EINVAL, "%s", refusal);
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
         ssize_t n = readlink(link, real, sizeof real - 1);
         if (n < 1 || n >= (ssize_t)sizeof real - 1 || real[0] != '/')
-                return error_say(e, -EINVAL, refusal);
+                return error_say(e, -EINVAL, "%s", refusal);
         real[n] = 0;
         if (!given && !allowed(ts, real))
-                return error_say(e, -EINVAL, refusal);
+                return error_say(e, -EINVAL, "%s", refusal);
         /* The real path names the repository from here on. */
         char *path = strdup(real), *canonical = NULL;
         if (!path || asprintf(&canonical, "file://%s", real) < 0) {
@@ -115,5 +118,5 @@ int tree_url_check(struct tree_store *ts, const char *repo_url, const char *comm
                 repo_url_release(&u);
                 fd_close(fd);
         }
-        return r;
+        return r == -ENOENT ? 0 : r;
 }

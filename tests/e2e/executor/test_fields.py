@@ -42,7 +42,7 @@ def test_setup_runs_once_and_stays(run):
     fields = {"setup_command": "echo $RANDOM$$ > made; date +%s%N >> made; mkdir -p /opt/made", "test_command": "cat made; ls -d /opt/made"}
     first, second = run(**fields), run(**fields)
     assert first["exit_code"] == second["exit_code"] == 0
-    assert first["stdout"] == second["stdout"] and second["cached"] is True
+    assert first["stdout"] == second["stdout"] and second["timing"]["prepare_ms"] < first["timing"]["prepare_ms"] and second["cached"] is False
 
 
 @pytest.mark.parametrize("fields, code", [
@@ -53,6 +53,7 @@ def test_setup_runs_once_and_stays(run):
     ({"base_commit": "nosuchbranch"}, "commit_not_found"),
     ({"base_commit": "f" * 40}, "commit_not_found"),
     ({"repo_url": "http://127.0.0.1:1/r.git"}, "repo_unreachable"),
+    ({"repo_url": "/tmp/there/is/no/such/repository"}, "repo_unreachable"),
 ])
 def test_what_is_not_there_has_a_name(run, daemon, fields, code):
     record = run(**fields)

@@ -134,12 +134,13 @@ def test_nothing_of_the_source_repository_runs(store, repo, place):
 def test_a_source_that_the_daemon_may_not_read_is_refused(store, open_store, repo, place):
     repo.commit({"a": "1"})
     (place / "secret").mkdir(mode=0o700)
-    for url in (f"{place}/secret", f"{place}/absent", "/root", "relative", "ext::sh -c true", "-x", f"{store.home}/trees", "/tmp", "/"):
+    for url in (f"{place}/secret", "/root", "relative", "ext::sh -c true", "-x", f"{store.home}/trees", "/tmp", "/"):
         assert store.check(url).startswith("repo_url"), url
     assert store.check(repo.path, "-x").startswith("base_commit")
     assert store.check(repo.path) is None
     (place / "inside").mkdir()
     strict = open_store("strict", roots=[place / "inside"])
+    assert store.check(f"{place}/absent") is None and strict.check(f"{place}/inside/absent").startswith("repo_url")
     assert strict.check(repo.path).startswith("repo_url")
     (place / "inside/link").symlink_to(repo.path)
     assert strict.check(place / "inside/link").startswith("repo_url")
