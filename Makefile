@@ -31,7 +31,8 @@ test-e2e: deps all
 test-real: deps all ## tasks made from releases of well-known packages
 	@tools/run-tests.py --build $(BUILD) real
 
-test-vm: deps all ## kernel 6.1 and pure cgroup v2, under emulation
+test-vm: all ## kernel 6.1 and pure cgroup v2, under emulation
+	@tools/install-deps.sh vm
 	@BRIG=$(BUILD)/brig tests/vm/run.sh
 
 bench: deps all ## measure, and write docs/benchmarks.md

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what Brig needs on Debian 12. The one list of packages: README, Makefile and CI all use this script.
-# usage: tools/install-deps.sh [build|test|bench|all]   (default: all)
+# usage: tools/install-deps.sh [build|test|bench|vm|all]   (default: all, which is without vm)
 set -eu
 
 build="gcc clang libc6-dev linux-libc-dev make meson ninja-build pkg-config python3
@@ -10,12 +10,16 @@ run="git ca-certificates e2fsprogs nftables iproute2 python3-pytest openssh-clie
 test="python3-pytest-xdist libcmocka-dev libclang-rt-14-dev bubblewrap prometheus python3-pytest sqlite3 curl python3-pip python3-setuptools python3-wheel"
 bench="wrk nginx-light bubblewrap"
 
+# make test-vm: an emulator, and what the guest's disk is made of.
+vm="qemu-system-x86 seabios busybox-static kmod e2fsprogs"
+
 case "${1:-all}" in
 build) packages="$build $run" ;;
 test)  packages="$build $run $test" ;;
 bench) packages="$build $run $bench" ;;
+vm)    packages="$build $run $test $vm" ;;
 all)   packages="$build $run $test $bench" ;;
-*)     echo "usage: $0 [build|test|bench|all]" >&2; exit 64 ;;
+*)     echo "usage: $0 [build|test|bench|vm|all]" >&2; exit 64 ;;
 esac
 
 missing=""

@@ -38,7 +38,7 @@ int network_open(const struct network_config *cfg, struct network **ret, struct 
 void network_close(struct network *n);         /* links, table, forwarding as it was */
 /* Gives the namespace its link, address and default route. */
 int network_attach(struct network *n, int netns_fd, struct network_link *ret, struct error *e);
-/* Removes the link; 0 when the kernel says it is gone. Idempotent. */
+/* Removes the link, without waiting for the kernel: -EBUSY until it says that the link is gone, then 0. Call again. */
 int network_detach(struct network *n, const struct network_link *l);
 int network_resolv_conf(const struct network *n, struct buf *b);
 /* Removes links and table that an earlier process of the instance left; returns how many links. */

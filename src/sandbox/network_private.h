@@ -3,6 +3,7 @@
 #include "sandbox/netlink.h"
 #include "sandbox/network.h"
 #include <stdbool.h>
+#include <sys/types.h>
 
 #define FORWARD_PATH "/proc/sys/net/ipv4/ip_forward"
 
@@ -18,6 +19,7 @@ struct network {
         unsigned n_resolvers;
         bool stub;                         /* a resolver on a loopback address is translated */
         bool turned_forwarding_on;
+        pid_t remover;                     /* process that removes a link; 0 = none */
         struct netlink *netlink;           /* in the host's namespace */
 };
 

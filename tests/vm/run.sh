@@ -11,7 +11,7 @@ build=$(readlink -f "$build")
 vm=$build/vm
 here=tests/vm
 limit=${VM_SECONDS:-500}
-tests=(cgroup seccomp confine idrange netns facilities network sandbox)
+tests=(cgroup seccomp confine idrange netns facilities network sandbox teardown limits isolation image layer_image refusals helper escape)
 
 mkdir -p "$vm"
 
@@ -60,6 +60,10 @@ make_disk() {
         for t in "${tests[@]}"; do
                 add "$root" "$build/tests/unit/sandbox_test_$t" "/usr/lib/brig-tests/test_$t"
         done
+        add "$root" /usr/sbin/mke2fs /usr/sbin/mke2fs
+        ln -sf mke2fs "$root/usr/sbin/mkfs.ext4"
+        install -D -m 644 /etc/mke2fs.conf "$root/etc/mke2fs.conf"
+        install -D -m 644 tests/unit/sandbox/escape.py "$root$(readlink -f tests/unit/sandbox/escape.py)"
         printf 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n' >"$root/etc/passwd"
         printf 'root:x:0:\nnogroup:x:65534:\n' >"$root/etc/group"
         cp /etc/os-release "$root/etc/os-release"
@@ -94,6 +98,7 @@ make_initramfs() {
         (cd "$ram" && find . | busybox cpio -o -H newc 2>/dev/null | gzip -1) >"$vm/initramfs.gz"
 }
 
+ninja -C "$build" src/cmd/brig "${tests[@]/#/tests/unit/sandbox_test_}" >/dev/null
 fetch_kernel
 make_disk
 make_initramfs
