@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import sqlite3
@@ -35,6 +36,11 @@ class Answer:
         return f"<{self.status} {self.body[:300]!r}>"
 
 
+def breathe():
+    """Between two looks at something that sends no event: lets the others have the processor."""
+    select.select([], [], [], 0.02)
+
+
 def until(condition, what, seconds=DEADLINE_S):
     """Asks again and again, at most `seconds`: for state of the machine that sends no event."""
     deadline = time.monotonic() + seconds
@@ -43,7 +49,7 @@ def until(condition, what, seconds=DEADLINE_S):
         if value:
             return value
         assert time.monotonic() < deadline, f"never: {what}"
-        os.sched_yield()
+        breathe()
 
 
 def processes():
@@ -165,7 +171,7 @@ class Daemon:
         deadline = time.monotonic() + 20
         while self.leftovers():
             assert time.monotonic() < deadline, f"left behind: {self.leftovers()[:10]}"
-            os.sched_yield()
+            breathe()
 
     def usage(self):
         """VmRSS in bytes."""
