@@ -1,8 +1,10 @@
 """What must not be understood: smuggling, limits, slow and foreign peers."""
 import os
+import pathlib
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -316,11 +318,16 @@ def test_local_peers_of_the_denied_users_are_refused(start):
     assert status_as(701000, "tcp", s.port) == 200
 
 
-def test_a_unix_socket_serves_and_knows_its_peers(start, tmp_path):
-    path = tmp_path / "brig.sock"
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
+@pytest.fixture
+def open_place():
+    """A directory that every user may enter: pytest's own is root's alone."""
+    with tempfile.TemporaryDirectory(prefix="brig-http-", dir="/tmp") as name:
+        os.chmod(name, 0o755)
+        yield pathlib.Path(name)
+
+
+def test_a_unix_socket_serves_and_knows_its_peers(start, open_place):
+    path = open_place / "brig.sock"
     s = start(f"listen=unix:{path}", "deny=700000:1000")
     with s.peer() as p:
         assert p.get("/hello", host="anything").status == 200

@@ -183,6 +183,19 @@ static void exit_channel_is_the_status_alone(void **state) {
         check(f, OUTCOME_UNRESOLVED);
 }
 
+static void exit_channel_leaves_ids_unverified(void **state) {
+        struct fixture *f = *state;
+        f->r.channel = CHANNEL_EXIT;
+        expect_f2p(f, "a"); expect_p2p(f, "b");
+        check(f, OUTCOME_RESOLVED);
+        assert_string_equal(f->r.unverified[0], "a");
+        assert_string_equal(f->r.unverified[1], "b");
+        assert_null(f->r.f2p_failure[0]);
+        assert_int_equal(f->r.tests.n, 0);
+        f->r.exit_code = 1;
+        check(f, OUTCOME_UNRESOLVED);
+}
+
 static void empty_lists_are_no_expectation(void **state) {
         struct fixture *f = *state;
         strv_ensure(&f->q.fail_to_pass); strv_ensure(&f->q.pass_to_pass);
@@ -288,7 +301,7 @@ int main(void) {
                 T(p2p_missing_or_broken_fails), T(one_report_of_two_that_fails_fails), T(cut_off_id_matches_by_prefix),
                 T(cut_off_id_needs_all_candidates), T(cut_off_id_without_candidates_fails), T(whole_id_never_matches_by_prefix),
                 T(without_ids_the_framework_decides), T(framework_with_exit_status_is_unresolved), T(framework_with_a_failure_is_unresolved),
-                T(nothing_ran_is_no_tests_collected), T(only_missing_ids_is_no_tests_collected), T(exit_channel_is_the_status_alone),
+                T(nothing_ran_is_no_tests_collected), T(only_missing_ids_is_no_tests_collected), T(exit_channel_is_the_status_alone), T(exit_channel_leaves_ids_unverified),
                 T(empty_lists_are_no_expectation), T(violated_integrity_forces_unresolved), T(suspect_integrity_changes_nothing),
                 T(a_run_that_never_ended_does_not_resolve), T(a_report_without_its_end_does_not_resolve), T(empty_patches_cannot_be_rejected), T(precedence_is_the_contracts),
                 T(a_limit_that_fired_does_not_undo_a_pass), cmocka_unit_test(failures_are_the_first_four),
