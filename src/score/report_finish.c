@@ -79,6 +79,10 @@ static int put_outcomes(const struct report *r, const struct framework *f, const
         for (size_t i = 0; q == 0 && i < r->n_paths; i++)
                 if (r->paths[i].broken && r->paths[i].path[0])
                         q = test_results_put(tests, r->paths[i].path, TEST_ERROR);
+        /* Without ids nobody else asks for what was collected and then not run. */
+        for (size_t i = 0; q == 0 && r->ended && !(ids && *ids) && i < r->n_tests; i++)
+                if (!r->tests[i].ended && test_results_get(tests, r->tests[i].id) == TEST_MISSING)
+                        q = test_results_put(tests, r->tests[i].id, TEST_MISSING);
         if (q == 0)
                 q = put_uncollected(r, &a, tests);
         aliases_release(&a);

@@ -167,14 +167,18 @@ static bool anything_ran(const struct score_record *rec) {
         return test_results_count(&rec->tests, TEST_MISSING) < rec->tests.n;
 }
 
-/* The framework's own verdict: exit status 0, something ran, nothing failed. Where no framework is known it is the exit
+/* The framework's own verdict: exit status 0, something ran, nothing failed or was collected and not run. Where no framework is known it is the exit
  * status alone. */
 static bool framework_passed(const struct score_record *rec) {
         if (rec->exit_code != 0)
                 return false;
         if (rec->channel == CHANNEL_EXIT)
                 return true;
-        return anything_ran(rec) && test_results_count(&rec->tests, TEST_FAILED) == 0 && test_results_count(&rec->tests, TEST_ERROR) == 0;
+        static const enum test_status bad[] = { TEST_FAILED, TEST_ERROR, TEST_MISSING };
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+                if (test_results_count(&rec->tests, bad[i]) > 0)
+                        return false;
+        return anything_ran(rec);
 }
 
 static bool tests_passed(const struct score_record *rec) {

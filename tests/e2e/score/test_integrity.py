@@ -27,6 +27,12 @@ def test_a_module_in_the_place_of_the_runners(attack, path):
     assert r["tests"] == {ADD: "failed", ZERO: "passed"} and kinds(r) & {"shadowing_module", "runner_config_changed"}
 
 
+def test_what_was_collected_and_not_run_is_no_pass(score, calc):
+    body = "import pytest\ndef add(a, b):\n    if a: pytest.exit('enough', returncode=0)\n    return 0\n"
+    r = score(calc, {"calc.py": body}, GOLD)
+    assert r["exit_code"] == 0 and r["tests"] == {ZERO: "passed", ADD: "missing"} and r["outcome"] == "unresolved", r
+
+
 @pytest.mark.parametrize("path", ["json.py", "encodings/__init__.py", "site.py", "os.py", "re.py", "_json.py"])
 def test_a_module_in_the_place_of_the_standard_librarys(attack, path):
     attack({path: LEAVE})
