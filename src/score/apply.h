@@ -32,6 +32,7 @@ struct apply_result {
         char **test_files;                     /* by the gold patch */
         char **restored;                       /* put back to base although the agent's patch had changed them */
         struct apply_file *base_config; size_t n_base_config;   /* not those that the gold patch or allow_config changes */
+        char **new_modules;                    /* paths that the agent's patch made and that Python could import by one name */
         struct findings findings;              /* "test_file_edited", "runner_config_changed", "shadowing_module"... */
         char *diff; size_t diff_len; bool diff_truncated;
 };

@@ -35,6 +35,9 @@ static const char *const library_modules[] = {
         "threading", "time", "timeit", "token", "tokenize", "tomllib", "trace", "traceback", "tracemalloc", "tty", "types",
         "typing", "unicodedata", "unittest", "urllib", "uu", "uuid", "venv", "warnings", "wave", "weakref", "webbrowser",
         "wsgiref", "xdrlib", "xml", "xmlrpc", "zipapp", "zipfile", "zipimport", "zlib", "zoneinfo",
+        /* what one or another version of pytest imports beside it */
+        "attr", "attrs", "argcomplete", "atomicwrites", "colorama", "funcsigs", "importlib_metadata", "more_itertools", "packaging", "pathlib2",
+        "pkg_resources", "pygments", "six", "toml", "tomli", "typing_extensions", "wcwidth", "zipp",
 };
 
 static bool equals(const char *s, const char *p, size_t n) { return strlen(s) == n && memcmp(s, p, n) == 0; }
@@ -98,6 +101,7 @@ static bool in_metadata(const char *path) {
 enum config_class config_classify(const char *path, const char **ret_module, size_t *ret_module_len, size_t *ret_dir_len) {
         const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
         size_t n = strlen(base);
+        *ret_module = NULL;
         if (is_one_of(runner_files, ARRAY_SIZE(runner_files), base, n) || ends_with(base, n, ".pth") || ends_with(base, n, ".egg-link") || in_metadata(path))
                 return CONFIG_RUNNER;
         if (is_one_of(shared_files, ARRAY_SIZE(shared_files), base, n))

@@ -204,12 +204,18 @@ static bool exists(int root, const char *dir, size_t dir_len, const char *name, 
         return tree_read(root, path, &en) == 0 && (en.type == ENTRY_FILE || en.type == ENTRY_LINK || en.type == ENTRY_DIR);
 }
 
-/* A module that the base did not have, in a directory that can be on Python's path: one that is no package itself. */
-static bool is_shadow(struct state *s, const char *path, const char *module, size_t len, size_t dir_len) {
-        if (dir_len > 0 && exists(s->j->tree, path, dir_len, "", 0, "__init__.py"))
+/* A module that the base did not have, in a directory that was no package there and so can be on Python's path. */
+static bool is_new_module(struct state *s, const char *path, const char *module, size_t len, size_t dir_len) {
+        if (dir_len > 0 && exists(s->j->base, path, dir_len, "", 0, "__init__.py"))
                 return false;
         return !exists(s->j->base, path, dir_len, module, len, ".py") && !exists(s->j->base, path, dir_len, module, len, "") &&
                exists(s->j->tree, path, 0, path, strlen(path), "");
+}
+
+/* As above, and not in a new package. A directory that was there before is none because the patch says so. */
+static bool is_shadow(struct state *s, const char *path, const char *module, size_t len, size_t dir_len) {
+        bool new_package = dir_len > 0 && exists(s->j->tree, path, dir_len, "", 0, "__init__.py") && !exists(s->j->base, path, dir_len - 1, "", 0, "");
+        return !new_package && is_new_module(s, path, module, len, dir_len);
 }
 
 static int emit_config(struct state *s, const char *path, const struct entry *was) {
@@ -237,10 +243,39 @@ static int shared_file(struct state *s, const char *path, unsigned *n) {
         return emit_finding(s, WEIGHT_SUSPECT, "runner_section_changed", path, "the runner's section changed; the file stays as patched, the run uses the section of the base");
 }
 
+static bool is_link(int root, const char *path) {
+        CLEANUP(entry_release) struct entry en = { 0 };
+        return tree_read(root, path, &en) == 0 && en.type == ENTRY_LINK;
+}
+
+/* Below a virtual environment that the set-up made in the tree, or below the tree's own node_modules: the runner lives there. */
+static bool is_installed(struct state *s, const char *path) {
+        if (strncmp(path, "node_modules/", 13) == 0)
+                return exists(s->j->base, "", 0, "node_modules", 12, "");
+        for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/'))
+                if (exists(s->j->base, path, (size_t)(slash - path), "", 0, "/pyvenv.cfg") || exists(s->j->base, path, (size_t)(slash - path), "", 0, "/conda-meta"))
+                        return true;
+        return false;
+}
+
 static int config_file(struct state *s, const char *path, unsigned *n_shared) {
-        const char *module = NULL;
+        const char *module;
+        char package[PATCH_PATH_MAX + 16];
         size_t len = 0, dir_len = 0;
-        switch (config_classify(path, &module, &len, &dir_len)) {
+        if (is_installed(s, path))
+                return reset(s, path, "runner_config_changed", "part of what is installed in the tree; put back to base");
+        enum config_class class = config_classify(path, &module, &len, &dir_len);
+        /* A link of a module's name may lead to a directory that is one. */
+        if (class == CONFIG_NONE && !module && is_link(s->j->tree, path)) {
+                snprintf(package, sizeof package, "%s/__init__.py", path);
+                class = config_classify(package, &module, &len, &dir_len);
+        }
+        if (module && is_new_module(s, path, module, len, dir_len)) {
+                int r = emit(s, FRAME_MODULE, path);
+                if (r < 0)
+                        return r;
+        }
+        switch (class) {
         case CONFIG_RUNNER:
                 return reset(s, path, "runner_config_changed", "configures the test runner; put back to base");
         case CONFIG_BYTECODE:
@@ -248,7 +283,7 @@ static int config_file(struct state *s, const char *path, unsigned *n_shared) {
         case CONFIG_SHADOW:
                 return is_shadow(s, path, module, len, dir_len) ? reset(s, path, "shadowing_module", "takes the place of a module of the test runner; put back to base") : 0;
         case CONFIG_LIBRARY:
-                return is_shadow(s, path, module, len, dir_len) ? emit_finding(s, WEIGHT_SUSPECT, "shadowing_module", path, "takes the place of a module of the standard library") : 0;
+                return is_shadow(s, path, module, len, dir_len) ? emit_finding(s, WEIGHT_SUSPECT, "shadowing_module", path, "takes the place of a module of the standard library, or of one that the test runner uses") : 0;
         case CONFIG_SHARED:
                 return shared_file(s, path, n_shared);
         case CONFIG_FOREIGN:

@@ -9,7 +9,7 @@ _Static_assert((int)WEIGHT_NOTE == INTEGRITY_CLEAN && (int)WEIGHT_SUSPECT == INT
 
 #define REASON_MAX 1024u
 
-struct reading { struct apply_result r; size_t n_touched, n_tests, n_restored; bool fault, end; struct error *e; enum patch_mode mode; };
+struct reading { struct apply_result r; size_t n_touched, n_tests, n_restored, n_modules; bool fault, end; struct error *e; enum patch_mode mode; };
 
 void apply_result_release(struct apply_result *r) {
         if (!r)
@@ -19,6 +19,7 @@ void apply_result_release(struct apply_result *r) {
         strv_free(r->touched);
         strv_free(r->test_files);
         strv_free(r->restored);
+        strv_free(r->new_modules);
         for (size_t i = 0; i < r->n_base_config; i++) {
                 free(r->base_config[i].path);
                 free(r->base_config[i].data);
@@ -118,6 +119,7 @@ static int take_frame(struct reading *rd, enum apply_frame type, const char *p, 
         case FRAME_TOUCHED: return take_path(&r->touched, &rd->n_touched, p, len);
         case FRAME_TEST_FILE: return take_path(&r->test_files, &rd->n_tests, p, len);
         case FRAME_RESTORED: return take_path(&r->restored, &rd->n_restored, p, len);
+        case FRAME_MODULE: return take_path(&r->new_modules, &rd->n_modules, p, len);
         case FRAME_FINDING: return take_finding(rd, p, len);
         case FRAME_CONFIG: return take_config(rd, p, len);
         case FRAME_DIFF: case FRAME_DIFF_CUT: return take_diff(rd, p, len, type == FRAME_DIFF_CUT);

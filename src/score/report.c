@@ -11,7 +11,7 @@ static const char *const fault_names[] = {
         [FAULT_EVENT_ORDER] = "event_order", [FAULT_EVENT_AFTER_END] = "event_after_end", [FAULT_UNKNOWN_TEST] = "unknown_test",
         [FAULT_NOT_COLLECTED] = "not_collected", [FAULT_REPORT_LIMIT] = "report_limit", [FAULT_NO_END_RECORD] = "no_end_record",
         [FAULT_COUNT_MISMATCH] = "count_mismatch", [FAULT_EXIT_STATUS_MISMATCH] = "exit_status_mismatch",
-        [FAULT_RUNNER_FROM_TREE] = "runner_from_tree",
+        [FAULT_RUNNER_FROM_TREE] = "runner_from_tree", [FAULT_SHADOWING_MODULE] = "shadowing_module",
 };
 STRING_TABLE(report_fault, fault_names, FAULT_MAX)
 
@@ -108,12 +108,15 @@ static int on_start(struct report *r, const struct json *o) {
         int q = get_text(o, "framework", &r->framework);
         if (q == 0)
                 q = get_text(o, "version", &r->version);
-        if (q < 0 || !json_get(o, "tree", &names))
-                return q;
-        struct json_iter it = json_iter(&names);
-        if (!json_next_item(&it, &name) || name.type != JSON_STRING)
-                return 0;
-        return fault(r, FAULT_RUNNER_FROM_TREE, "%.*s", (int)MIN2(names.n, (size_t)200), names.p);
+        static const struct { const char *key; enum report_fault kind; } lists[] = {{"tree", FAULT_RUNNER_FROM_TREE}, {"hidden", FAULT_SHADOWING_MODULE}};
+        for (size_t i = 0; q == 0 && i < ARRAY_SIZE(lists); i++) {
+                if (!json_get(o, lists[i].key, &names))
+                        continue;
+                struct json_iter it = json_iter(&names);
+                if (json_next_item(&it, &name) && name.type == JSON_STRING)
+                        q = fault(r, lists[i].kind, "%.*s", (int)MIN2(names.n, (size_t)200), names.p);
+        }
+        return q;
 }
 
 static int add_test(struct report *r, const struct json *v) {

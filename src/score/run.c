@@ -222,11 +222,10 @@ static void put_applied(struct json_writer *w, const struct apply_result *a) {
                 json_end_array(w);
         }
         json_end_array(w);
-        json_put_key(w, "distrust");            /* modules of the tree that must not stand for the runner's */
+        json_put_key(w, "distrust");            /* modules that the patch made: they must not stand for the runner's */
         json_begin_array(w);
-        for (size_t i = 0; a && i < a->findings.n; i++)
-                if (strcmp(a->findings.items[i].kind, "shadowing_module") == 0 && a->findings.items[i].path)
-                        json_put_text(w, a->findings.items[i].path);
+        for (char **p = a ? a->new_modules : NULL; p && *p; p++)
+                json_put_text(w, *p);
         json_end_array(w);
 }
 

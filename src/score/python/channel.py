@@ -4,7 +4,8 @@
 
 Events and their fields:
 
-    start     framework, version, python, root, tree: [names of the runner's packages that came from the tree]
+    start     framework, version, python, root, tree: [names of the runner's packages that came from the tree],
+              hidden: [names of installed modules that a new one of the tree stands before]
     ids       ids: [...]               the collected tests, in order; any number of these events
     collected count                    the list is complete
     broken    path, text               a file (or module) that could not be collected

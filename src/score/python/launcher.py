@@ -111,6 +111,21 @@ def _load_runner(framework):
     return pytest
 
 
+def _is_distrusted(at, distrusted):
+    return at in distrusted or os.path.dirname(at) in distrusted  # a package is named by its __init__.py, or by a link to it
+
+
+def _hidden(distrusted, roots, clean):
+    """Installed modules in whose place the patch has put its own."""
+    names, roots = set(), set(os.path.realpath(p) for p in roots)
+    for at in distrusted:
+        where, base = os.path.split(at[:-len("/__init__.py")] if at.endswith("/__init__.py") else at)
+        name = base.split(".")[0]
+        if os.path.lexists(at) and where in roots and _provided_by(clean, name):
+            names.add(name)
+    return sorted(names)
+
+
 def _import_runner(plan, tree, clean, final):
     """Imports the runner from outside the tree, unless the tree is itself the runner or a package that the runner is made of: then
     the tests are about the tree's copy, and that one must be loaded. Returns (module, names that came from the tree)."""
@@ -133,7 +148,7 @@ def _import_runner(plan, tree, clean, final):
             loaded.add(full.split(".")[0])
     for name in loaded:
         at = _provided_by(roots, name) if name in sys.modules and getattr(sys.modules[name], "__file__", None) else None
-        if at and at not in distrusted:
+        if at and not _is_distrusted(at, distrusted):
             names.append(name)
     if names:
         for full in set(sys.modules) - before:
@@ -191,12 +206,16 @@ def main():
         sys.stderr.flush()
         leave(1)
     space = _reporter("reporter_%s.py" % plan["framework"])
-    sys.path[:] = final
+    hidden = _hidden(set(os.path.join(tree, p) for p in plan["distrust"]), [p for p in final if p not in clean], clean)
+    # Plugins of the image are loaded before the tree's first file; the reporter makes `final` of it then.
+    sys.path[:] = clean + [p for p in final if p not in clean] if hidden else final
+    plan["path"] = final
     keep = sys.modules["__main__"]  # its namespace is this function's
     sys.argv[:] = [_become_main(plan["framework"])]
     if plan["base_config"]:
         extra = dict(_reporter("base_config.py"))
         plan["config"] = extra["prepare"](plan, tree, getattr(runner, "__version__", "0"))
+    plan["hidden"] = hidden
     status = space["run"](runner, space["Channel"](events, plan["nonce"]), plan, from_tree)
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         try:

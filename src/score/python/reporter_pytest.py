@@ -67,6 +67,8 @@ class Reporter(object):
 
     def pytest_load_initial_conftests(self):
         self.drop_config()
+        if self.plan["hidden"]:
+            _sys.path[:] = [p for p in _sys.path if p not in self.plan["path"]] + self.plan["path"]
 
     def no_workers(self, config):
         """Tests run in this process: workers of xdist would run without the selection."""
@@ -92,7 +94,7 @@ class Reporter(object):
         self.no_workers(config)
         self.root = str(getattr(config, "rootpath", None) or config.rootdir)
         self.channel.emit("start", framework="pytest", version=self.version, python="%d.%d.%d" % tuple(_sys.version_info[:3]),
-                          root=self.root, tree=self.from_tree)
+                          root=self.root, tree=self.from_tree, hidden=self.plan["hidden"])
 
     # ---- collection
 

@@ -155,6 +155,7 @@ def result_class(unittest, report):
 
 def run(unittest, channel, plan, from_tree):
     report = Report(channel)
+    _sys.path[:] = plan["path"]
 
     class Runner(unittest.TextTestRunner):
         resultclass = result_class(unittest, report)

@@ -27,6 +27,56 @@ def test_a_module_in_the_place_of_the_runners(attack, path):
     assert r["tests"] == {ADD: "failed", ZERO: "passed"} and kinds(r) & {"shadowing_module", "runner_config_changed"}
 
 
+# Runs the module that it stands before, and makes every test pass once pytest is there.
+PRETEND = """
+    import builtins, importlib.machinery, importlib.util, sys
+    original = builtins.__import__
+    def patched(*a, **k):
+        module = original(*a, **k)
+        reports = sys.modules.get("_pytest.reports")
+        if hasattr(reports, "TestReport") and not hasattr(reports, "pretend"):
+            reports.pretend = reports.TestReport.from_item_and_call.__func__
+            def passed(cls, item, call):
+                call.excinfo = None
+                return reports.pretend(cls, item, call)
+            reports.TestReport.from_item_and_call = classmethod(passed)
+        return module
+    builtins.__import__ = patched
+    spec = importlib.machinery.PathFinder.find_spec(__name__, [p for p in sys.path if p.startswith("/usr/")])
+    __path__, __file__ = spec.submodule_search_locations, spec.origin
+    exec(compile(open(__file__).read(), __file__, "exec"))
+    """
+
+
+@pytest.mark.parametrize("files, env", [
+    ({"evil/__init__.py": PRETEND, "pytest>": "evil"}, {}),
+    ({"evil/__init__.py": PRETEND, "pluggy>": "evil"}, {}),
+    ({"attr/__init__.py": PRETEND}, {}),
+    ({"src/__init__.py": "", "src/pytest/__init__.py": PRETEND}, {"PYTHONPATH": "/testbed/src"}),
+    ({"src/attr/__init__.py": PRETEND}, {"PYTHONPATH": "/testbed/src"}),
+], ids=["link to the runner", "link to a part of it", "what the runner imports", "new package on the path", "import on the path"])
+def test_a_module_that_pretends_to_be_one_of_the_runners(attack, files, env):
+    r = attack(files, env=env)
+    assert r["tests"] == {ADD: "failed", ZERO: "passed"}, (r["stdout"], r["stderr"])
+
+
+def test_a_module_in_the_place_of_an_installed_plugin(attack):
+    setup = """cd /usr/lib/python3/dist-packages && mkdir ours-1.dist-info && echo 'x = 1' >ours.py &&
+        printf 'Metadata-Version: 2.1\\nName: ours\\nVersion: 1\\n' >ours-1.dist-info/METADATA &&
+        printf '[pytest11]\\nours = ours\\n' >ours-1.dist-info/entry_points.txt"""
+    r = attack({"ours.py": FORCE}, setup_command=setup)
+    assert r["tests"] == {ADD: "failed", ZERO: "passed"} and "shadowing_module" in kinds(r), (r["stdout"], r["stderr"])
+
+
+def test_a_runner_installed_in_the_tree_is_put_back(score, project):
+    there = ".venv/lib/python3.11/site-packages"
+    setup = f"python3 -m venv --without-pip --system-site-packages .venv && mkdir -p {there} && echo 'x = 1' > {there}/helper.py"
+    p = project({"calc.py": "def add(a, b): return a - b\n", "test_a.py": "import calc\ndef test_add(): assert calc.add(1, 2) == 3\n"})
+    edit = f"--- a/{there}/helper.py\n+++ b/{there}/helper.py\n@@ -1 +1 @@\n-x = 1\n+x = 2\n"
+    r = score(p, edit, setup_command=setup, test_command=".venv/bin/python -m pytest -q", fail_to_pass=["test_a.py::test_add"])
+    assert r["restored"] == [f"{there}/helper.py"] and "runner_config_changed" in kinds(r) and not r["resolved"], r
+
+
 def test_what_was_collected_and_not_run_is_no_pass(score, calc):
     body = "import pytest\ndef add(a, b):\n    if a: pytest.exit('enough', returncode=0)\n    return 0\n"
     r = score(calc, {"calc.py": body}, GOLD)

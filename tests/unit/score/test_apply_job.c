@@ -205,6 +205,46 @@ static void runner_configuration_goes_back(void **state) {
         apply_result_release(&r);
 }
 
+static void a_link_may_be_a_module_of_the_runners(void **state) {
+        struct trees *t = *state;
+        struct apply_result r = run(t, NEW("evil/__init__.py", "evil") LINK("pytest", "evil") LINK("json", "evil") LINK("bin", "evil"), "");
+        expect_list(r.restored, "pytest");
+        expect_list(r.new_modules, "bin evil/__init__.py json pytest");
+        expect_finding(&r, "shadowing_module", "pytest");
+        expect_finding(&r, "shadowing_module", "json");
+        assert_int_equal(r.findings.n, 2);
+        assert_false(is_there(t->live, "pytest"));
+        apply_result_release(&r);
+}
+
+static void a_directory_does_not_become_a_package_to_hide_a_shadow(void **state) {
+        struct trees *t = *state;
+        put_both(t, "src/a.py", "a\n");
+        put_both(t, "pkg/__init__.py", "p\n");
+        struct apply_result r = run(t, NEW("src/__init__.py", "") NEW("src/pytest.py", "evil") NEW("src/attr/__init__.py", "evil") NEW("new/__init__.py", "") NEW("new/pytest.py", "fine")
+                NEW("pkg/sub/__init__.py", "") NEW("pkg/sub/pytest.py", "fine") NEW("pkg/b.py", "fine"), "");
+        expect_list(r.restored, "src/pytest.py");
+        expect_finding(&r, "shadowing_module", "src/attr/__init__.py");
+        assert_int_equal(r.findings.n, 2);
+        expect_text(t->live, "new/pytest.py", "fine\n");
+        expect_text(t->live, "pkg/sub/pytest.py", "fine\n");
+        apply_result_release(&r);
+}
+
+static void what_is_installed_in_the_tree_goes_back(void **state) {
+        struct trees *t = *state;
+        put_both(t, ".venv/pyvenv.cfg", "home\n");
+        put_both(t, ".venv/lib/python3/site-packages/_pytest/runner.py", "r\n");
+        put_both(t, "node_modules/jest/index.js", "j\n");
+        put_both(t, "tests/data/site-packages/a.py", "a\n");
+        struct apply_result r = run(t, EDIT(".venv/lib/python3/site-packages/_pytest/runner.py", "r", "evil") EDIT(".venv/pyvenv.cfg", "home", "evil") NEW(".venv/bin/python", "evil")
+                EDIT("node_modules/jest/index.js", "j", "evil") EDIT("tests/data/site-packages/a.py", "a", "b"), "");
+        expect_list(r.restored, ".venv/bin/python .venv/lib/python3/site-packages/_pytest/runner.py .venv/pyvenv.cfg node_modules/jest/index.js");
+        expect_finding(&r, "runner_config_changed", ".venv/bin/python");
+        expect_text(t->live, "tests/data/site-packages/a.py", "b\n");
+        apply_result_release(&r);
+}
+
 static void allowed_and_gold_configuration_stays(void **state) {
         static char *allow[] = { (char *)"a/conftest.py", NULL };
         static const char patch[] = NEW("a/conftest.py", "mine") NEW("b/conftest.py", "mine"), gold[] = NEW("b/conftest.py", "gold");
@@ -287,7 +327,8 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 T(both_patches_are_applied), T(a_rejected_patch_leaves_base_and_tests), T(edits_of_gold_paths_are_put_back), T(both_sides_of_a_gold_rename_are_put_back),
                 T(a_link_out_of_the_tree_in_place_of_the_tests_is_replaced), T(a_file_in_place_of_a_new_test_directory_is_removed), T(whatever_stands_at_a_gold_path_is_removed),
-                T(a_base_link_at_a_gold_parent_is_no_way_out), T(a_gold_patch_that_does_not_apply_is_said), T(protected_paths_go_back), T(runner_configuration_goes_back),
+                T(a_base_link_at_a_gold_parent_is_no_way_out), T(a_gold_patch_that_does_not_apply_is_said), T(protected_paths_go_back), T(runner_configuration_goes_back), T(a_link_may_be_a_module_of_the_runners),
+                T(a_directory_does_not_become_a_package_to_hide_a_shadow), T(what_is_installed_in_the_tree_goes_back),
                 T(allowed_and_gold_configuration_stays), T(shared_configuration_stays_and_the_base_section_is_handed_over), T(a_runner_that_is_the_project_itself_is_no_shadow),
                 T(the_diff_is_cut_at_its_limit), T(an_undone_patch_is_refused_and_its_paths_go_back), T(restored_files_carry_the_time_of_the_base),
         };
