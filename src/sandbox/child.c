@@ -285,6 +285,20 @@ static void born_in_group(struct child_exec *c, struct clone_args *args) {
         }
 }
 
+/* A child that executes never returns from its functions, so what AddressSanitizer marked around their variables stays
+ * marked, in memory that the next child uses. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(WITH_ASAN)
+void __asan_unpoison_memory_region(void const volatile *addr, size_t size);
+static void forget_marks(char *stack, size_t size) { __asan_unpoison_memory_region(stack, size); }
+#else
+static void forget_marks(char *stack, size_t size) { }
+#endif
+
 int child_first(struct child_first *c, pid_t *ret_pid, int *ret_pidfd) {
         static char stack[STACK_SIZE] __attribute__((aligned(16)));    /* one child at a time: the spawner sleeps */
         int pidfd = -1;
@@ -294,6 +308,7 @@ int child_first(struct child_first *c, pid_t *ret_pid, int *ret_pidfd) {
                 .stack = (uint64_t)(uintptr_t)stack, .stack_size = sizeof stack,
         };
         born_in_group(&c->exec, &args);
+        forget_marks(stack, sizeof stack);
         long pid = clone_call(&args, first_main, c);
         if (pid < 0)
                 return fail(&c->report, "clone", (int)pid);
