@@ -12,7 +12,7 @@ trap finish EXIT
 
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t tmpfs tmpfs /run
-mount -t tmpfs -o mode=1777 tmpfs /tmp
+chmod 1777 /tmp
 mkdir -p /dev/pts /dev/shm
 mount -t devpts -o ptmxmode=0666 devpts /dev/pts
 mount -t tmpfs -o mode=1777 shm /dev/shm
