@@ -55,6 +55,9 @@ make_disk() {
         mkdir -p "$root/usr/lib/python3.11" "$root/usr/share/doc"
         (cd /usr/lib/python3.11 && tar -c --exclude=test --exclude=__pycache__ --exclude='config-*' --exclude=dist-packages .) |
                 tar -x -C "$root/usr/lib/python3.11"
+        for t in /usr/lib/python3.11/lib-dynload/{_ctypes,_socket,fcntl,termios}.*.so; do
+                [ -f "$t" ] && add "$root" "$t"
+        done
         add "$root" /usr/sbin/nft /usr/sbin/nft
         add "$root" "$build/src/cmd/brig" /usr/bin/brig
         for t in "${tests[@]}"; do
