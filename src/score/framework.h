@@ -10,6 +10,10 @@ struct framework {
         bool (*detect)(const char *text);
         /* Outcomes out of the cleaned text of a run (framework_clean). 0 or -ENOMEM; what it cannot read it leaves out. */
         int (*parse)(const char *text, struct test_results *ret);
+        /* Does the framework's last line say that tests ran and none failed? For a text in which parse finds no test by name. May be NULL. */
+        bool (*passed)(const char *text);
+        /* A variable's name and value that make the output of a command name every test. May be NULL. */
+        const char *variable, *value;
         /* The form of an id under which two spellings of the same test are equal; to be freed. NULL member: as it is. */
         char *(*canonical)(const char *id);
 };

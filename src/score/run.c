@@ -115,7 +115,23 @@ static bool same_key(const char *a, const char *b) {
         return strncmp(a, b, n + 1) == 0;
 }
 
-char **run_environment(const struct score_request *q) {
+/* What a command that runs as a shell's text is given so that its output names the tests; before what the request gives. */
+static int push_variable(char ***v, const struct score_request *q, const struct framework *f) {
+        size_t n = strlen(f->variable);
+        const char *given = "";
+        for (char **k = q->env; k && *k; k++)
+                if (strncmp(*k, f->variable, n) == 0 && (*k)[n] == '=')
+                        given = *k + n + 1;
+        _cleanup_free_ char *s = NULL;
+        if (asprintf(&s, "%s=%s%s%s", f->variable, f->value, *given ? " " : "", given) < 0) {
+                s = NULL;
+                return -ENOMEM;
+        }
+        return strv_push(v, s);
+}
+
+char **run_environment(const struct score_request *q, const struct command *c) {
+        const struct framework *f = c && c->kind == COMMAND_VERBATIM && c->framework && c->framework->variable ? c->framework : NULL;
         bool root = q->uid == 0;
         const char *const clean[] = {
                 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", root ? "HOME=/root" : "HOME=/tmp", root ? "USER=root" : "USER=user",
@@ -130,8 +146,11 @@ char **run_environment(const struct score_request *q) {
                 if (!given)
                         r = strv_push(&v, clean[i]);
         }
-        if (r == 0 && q->env)
-                r = push_all(&v, (const char *const *)q->env);
+        for (char **k = q->env; r == 0 && k && *k; k++)
+                if (!f || strncmp(*k, f->variable, strlen(f->variable)) != 0 || (*k)[strlen(f->variable)] != '=')
+                        r = strv_push(&v, *k);
+        if (r == 0 && f)
+                r = push_variable(&v, q, f);
         if (r < 0)
                 return strv_free(v);
         strv_sort(v);
@@ -336,7 +355,7 @@ static int open_channel(struct run *r, uv_loop_t *loop, int *ret_write_fd) {
 }
 
 static int start_exec(struct run *r, const struct run_spec *s, int plan_fd, int events_fd, struct error *e) {
-        _cleanup_strv_ char **argv = exec_argv(s->command), **env = run_environment(s->request);
+        _cleanup_strv_ char **argv = exec_argv(s->command), **env = run_environment(s->request, s->command);
         if (!argv || !env)
                 return error_set(e, -ENOMEM, "start the test command");
         if (s->command->kind != COMMAND_VERBATIM)

@@ -28,7 +28,7 @@ void run_files_release(struct run_files *f);
 /* The words that are executed, and the environment that the tests see (sorted "K=V"): for the record. NULL on -ENOMEM. For a VERBATIM
  * command its text stands last, in place of the file that holds it. */
 char **run_argv(const struct command *c);
-char **run_environment(const struct score_request *q);
+char **run_environment(const struct score_request *q, const struct command *c);
 
 struct run_spec {
         uv_loop_t *loop;

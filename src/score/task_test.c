@@ -79,7 +79,7 @@ static void on_linted(struct sandbox_exec *x, const struct exec_end *end, void *
 static int start_lint(struct score_task *t) {
         struct error e;
         struct sandbox_exec *x;
-        _cleanup_strv_ char **env = run_environment(&t->req);
+        _cleanup_strv_ char **env = run_environment(&t->req, NULL);
         if (!env || capture_init(&t->lint, LINT_OUTPUT_MAX / 2, LINT_OUTPUT_MAX / 2, t->req.limits.output_bytes, -1) < 0)
                 return -ENOMEM;
         t->lint_capture = true;

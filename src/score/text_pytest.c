@@ -66,6 +66,18 @@ static int parse(const char *text, struct test_results *ret) {
         return r;
 }
 
+/* "==== 1 failed, 2 passed in 0.01s ====", with -q without the rules. */
+static bool passed(const char *text) {
+        struct slice line, last = {0};
+        while (text_line(&text, &line)) {
+                while (line.n && (line.p[0] == '=' || line.p[0] == ' '))
+                        line = slice_from(line, 1);
+                if (line.n && line.p[0] >= '1' && line.p[0] <= '9' && slice_find(line, " in "))
+                        last = line;
+        }
+        return last.n && slice_find(last, " passed") && !slice_find(last, " failed") && !slice_find(last, " error");
+}
+
 static char *canonical(const char *id) {
         while (id[0] == '.' && id[1] == '/')
                 id += 2;
@@ -74,5 +86,6 @@ static char *canonical(const char *id) {
 
 const struct framework framework_pytest = {
         .name = "pytest", .launched = true, .words = (const char *const[]){"pytest", "py.test", NULL},
-        .detect = detect, .parse = parse, .canonical = canonical,
+        .detect = detect, .parse = parse, .passed = passed, .canonical = canonical,
+        .variable = "PYTEST_ADDOPTS", .value = "-rfEsxXp",
 };

@@ -77,6 +77,13 @@ static bool detect(const char *text) {
         return ran && strstr(ran, " test") && (strstr(ran, "\nOK") || strstr(ran, "\nFAILED ("));
 }
 
+static bool passed(const char *text) {
+        const char *ran = NULL;
+        while ((text = strstr(text, "\nRan ")))
+                ran = text += 5;
+        return ran && *ran >= '1' && *ran <= '9' && strstr(ran, "\nOK");
+}
+
 /* "test_x (pkg.mod.Class)", "test_x (pkg.mod.Class.test_x)" -> "pkg.mod.Class.test_x" */
 static char *canonical(const char *id) {
         struct slice s = slice_trim((struct slice){id, strlen(id)});
@@ -92,5 +99,5 @@ static char *canonical(const char *id) {
 
 const struct framework framework_unittest = {
         .name = "unittest", .launched = true, .words = (const char *const[]){"unittest", "runtests.py", "manage.py test", NULL},
-        .detect = detect, .parse = parse, .canonical = canonical,
+        .detect = detect, .parse = parse, .passed = passed, .canonical = canonical,
 };

@@ -123,6 +123,33 @@ def test_a_shell_command_is_read_from_its_text(score, calc):
     assert r["report_channel"] == "text" and r["tests"] == {ADD: "passed", ZERO: "passed"} and r["resolved"]
 
 
+@pytest.mark.parametrize("ids", [{}, {"fail_to_pass": [ADD], "pass_to_pass": [ZERO]}], ids=["without ids", "with ids"])
+@pytest.mark.parametrize("command", ["cd . && python3 -m pytest -q", "X=1 python3 -m pytest", "python3 -m pytest -q 2>&1 | tee /tmp/log", "PYTEST_ADDOPTS= python3 -m pytest -rA"])
+def test_a_shell_command_that_names_no_test_itself(score, calc, command, ids):
+    right = score(calc, RIGHT, GOLD, test_command=command, **ids)
+    assert right["resolved"] and right["tests"] == {ADD: "passed", ZERO: "passed"} and right["report_channel"] == "text", (right["stdout"], right["tests"])
+    wrong = score(calc, None, GOLD, test_command=command, **ids)
+    assert wrong["outcome"] == "unresolved" and wrong["tests"] == {ADD: "failed", ZERO: "passed"}, (wrong["stdout"], wrong["tests"])
+
+
+def test_options_of_the_request_are_added_to_ours(score, calc):
+    r = score(calc, RIGHT, GOLD, test_command="cd . && python3 -m pytest -q", env={"PYTEST_ADDOPTS": "-k zero"})
+    assert r["tests"] == {ZERO: "passed"} and "PYTEST_ADDOPTS=-rfEsxXp -k zero" in r["provenance"]["environment"]
+
+
+def test_a_last_line_alone_does_not_pass_for_a_command_that_names_its_tests(score, calc):
+    cheat = {"calc.py": "import os\nos.write(1, b'2 passed in 0.01s\\n')\nos._exit(0)\n"}
+    assert not score(calc, cheat, GOLD, test_command="cd . && python3 -m pytest -q")["resolved"]
+
+
+@pytest.mark.parametrize("command, resolved", [
+    ("cd tests && PYTHONPATH=.. python3 -m unittest test_case", True), ("sh run", True), ("cd tests && PYTHONPATH=.. python3 -m unittest -k nothing test_case", False)])
+def test_output_without_names_is_believed_as_a_whole(score, project, command, resolved):
+    p = project({"tests/test_case.py": "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): pass\n", "run": "python3 -m pytest tests"})
+    r = score(p, None, test_command=command)
+    assert r["resolved"] is resolved and r["tests"] == {} and r["report_channel"] == "text", (r["outcome"], r["stdout"], r["stderr"])
+
+
 def test_an_unknown_command_is_judged_by_its_status(score, calc):
     r = score(calc, RIGHT, test_command="grep -q 'a + b' calc.py")
     assert r["report_channel"] == "exit" and r["resolved"] and r["tests"] == {}

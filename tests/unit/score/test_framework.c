@@ -115,6 +115,25 @@ static void frameworks_are_recognised_by_what_they_print(void **state) {
         assert_null(framework_of_output("Compiling x\nFinished\n"));
 }
 
+static void a_last_line_says_whether_all_passed(void **state) {
+        static const struct { const struct framework *f; const char *text; bool passed; } table[] = {
+                {&framework_pytest, "..  [100%]\n2 passed in 0.01s\n", true},
+                {&framework_pytest, "=== 2 passed, 1 skipped, 1 warning in 1.2s ===\n", true},
+                {&framework_pytest, "=== 1 failed, 2 passed in 0.01s ===\n", false},
+                {&framework_pytest, "2 passed in 0.01s\n1 failed, 1 passed in 0.01s\n", false},
+                {&framework_pytest, "2 passed, 1 error in 0.01s\n", false},
+                {&framework_pytest, "no tests ran in 0.01s\n", false},
+                {&framework_pytest, "0 passed in 0.01s\n", false},
+                {&framework_pytest, "", false},
+                {&framework_unittest, "..\n----\nRan 2 tests in 0.1s\n\nOK\n", true},
+                {&framework_unittest, "----\nRan 0 tests in 0.1s\n\nOK\n", false},
+                {&framework_unittest, "F\n----\nRan 1 test in 0.1s\n\nFAILED (failures=1)\n", false},
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+                if (table[i].f->passed(table[i].text) != table[i].passed)
+                        fail_msg("%s", table[i].text);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(pytest_verbose_lines_and_summary_are_read),
@@ -126,6 +145,7 @@ int main(void) {
                 cmocka_unit_test(tap_directives_and_depth_are_respected),
                 cmocka_unit_test(text_is_cleaned),
                 cmocka_unit_test(frameworks_are_recognised_by_what_they_print),
+                cmocka_unit_test(a_last_line_says_whether_all_passed),
         };
         return cmocka_run_group_tests_name("score/framework", tests, NULL, NULL);
 }
