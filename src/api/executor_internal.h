@@ -7,7 +7,8 @@
 /* A task that was decoded and found good, ready for engine_submit. */
 struct prepared {
         struct envelope envelope;
-        struct buf body;               /* canonical JSON */
+        struct buf body;               /* canonical JSON, without the credentials of repo_url */
+        char *secret_url;              /* repo_url with them; NULL without */
         char *source;                  /* repo_url without credentials, for the log */
 };
 void prepared_release(struct prepared *p);

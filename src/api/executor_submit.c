@@ -10,6 +10,7 @@
 void prepared_release(struct prepared *p) {
         envelope_release(&p->envelope);
         buf_release(&p->body);
+        secret_free(TAKE_PTR(p->secret_url));
         free(p->source);
         p->source = NULL;
 }
@@ -59,6 +60,8 @@ int executor_prepare(struct api *a, const struct json *object, const char *heade
                         r = buf_reserve(&p.body, object->n);
                 if (r == 0)
                         r = json_canonical_buf(object, &p.body);
+                if (r == 0)
+                        r = score_request_hide(&p.body, &p.secret_url);
                 if (r == -ENOSPC || r == -E2BIG)
                         r = error_say(e, -E2BIG, "%s", fault_text(-E2BIG));
                 else if (r == -ERANGE)
@@ -77,7 +80,7 @@ int executor_prepare(struct api *a, const struct json *object, const char *heade
 int executor_submit(struct api *a, const struct prepared *p, engine_submitted done, void *user) {
         struct engine_submission s = {
                 .body = buf_str(&p->body), .body_len = p->body.len, .tenant = p->envelope.tenant, .priority = p->envelope.priority,
-                .idempotency_key = p->envelope.idempotency_key,
+                .idempotency_key = p->envelope.idempotency_key, .secret_url = p->secret_url,
         };
         return engine_submit(a->engine, &s, done, user);
 }

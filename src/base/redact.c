@@ -16,3 +16,9 @@ int redact_url(const char *url, struct buf *ret) {
                 r = buf_adds(ret, "***");
         return r < 0 ? r : buf_adds(ret, at);
 }
+
+void secret_free(char *s) {
+        if (s)
+                explicit_bzero(s, strlen(s));
+        free(s);
+}

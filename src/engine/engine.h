@@ -39,7 +39,13 @@ int engine_check_source(struct engine *en, const char *repo_url, const char *com
  * -ENOSPC disk low or full, -ESHUTDOWN draining, -EFBIG, -EIO. `done` may run from inside the call. The call itself fails only
  * with -ENOMEM, and then `done` does not run. */
 typedef void (*engine_submitted)(int r, const char *id, void *user);
-struct engine_submission { const char *body; size_t body_len; const char *tenant; int priority; const char *idempotency_key; };
+struct engine_submission {
+        const char *body; size_t body_len;     /* stored: without credentials, see score_request_hide */
+        const char *secret_url;                /* what it took out of the body; kept in memory only. NULL without */
+        const char *tenant;
+        int priority;
+        const char *idempotency_key;
+};
 int engine_submit(struct engine *en, const struct engine_submission *s, engine_submitted done, void *user);
 
 int engine_task_status(struct engine *en, const char *id, enum task_status *ret);     /* -ENOENT */

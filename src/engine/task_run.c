@@ -202,7 +202,19 @@ static void scored(struct score_record *rec, void *user) {
                 record_end(t, rec->outcome, &text);
 }
 
-static int start_run(struct task *t, struct error *e) {
+/* The credentials, which the stored body lacks. */
+static int give_credentials(struct task *t, struct score_request *req, const char **ret_code, struct error *e) {
+        if (!score_request_is_hidden(req))
+                return 0;
+        if (t->secret_url) {
+                int r = score_request_unhide(req, t->secret_url);
+                return r < 0 ? error_set(e, r, "read the request") : 0;
+        }
+        *ret_code = "repo_unreachable";
+        return error_say(e, -EACCES, "the credentials of repo_url are kept in memory only, and the daemon was restarted before the task ran: submit it again");
+}
+
+static int start_run(struct task *t, const char **ret_code, struct error *e) {
         struct tasks *ts = t->ts;
         struct score_request req;
         _cleanup_buf_ struct buf body = BUF_INIT(BODY_MAX);
@@ -213,8 +225,11 @@ static int start_run(struct task *t, struct error *e) {
         if (r < 0)
                 return error_prefix(e, "stored request");
         buf_release(&body);            /* the request has its own copies by now */
-        t->log_dirfd = rundir_open(ts->cfg.runs_dirfd, t->id);
-        r = t->log_dirfd < 0 ? error_set(e, t->log_dirfd, "make the run directory") : 0;
+        r = give_credentials(t, &req, ret_code, e);
+        if (r == 0) {
+                t->log_dirfd = rundir_open(ts->cfg.runs_dirfd, t->id);
+                r = t->log_dirfd < 0 ? error_set(e, t->log_dirfd, "make the run directory") : 0;
+        }
         if (r == 0)
                 r = ts->cfg.runner.start(ts->cfg.runner.ctx, t->id, &req, t->log_dirfd, scored, t, &t->run, e);
         if (r < 0) {
@@ -261,8 +276,9 @@ static void set_running(int r, void *user) {
                 char attempt[16];
                 snprintf(attempt, sizeof attempt, "%d", t->attempts);
                 log_event(LOG_INFO, "task.started", "task", t->id, "attempt", attempt, NULL);
-                if (start_run(t, &e) < 0)
-                        task_fault(t, "internal", e.text);
+                const char *code = "internal";
+                if (start_run(t, &code, &e) < 0)
+                        task_fault(t, code, e.text);
         }
 }
 

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/redact.h"
 #include "engine/rundir.h"
 #include "engine/tasks_internal.h"
 
@@ -48,6 +49,7 @@ void task_free(struct task *t) {
         task_phase(t, PHASE_QUEUED);
         map_remove(&t->ts->map, &t->node);
         fd_close(t->log_dirfd);
+        secret_free(t->secret_url);
         free(t->record);
         free(t);
 }
@@ -64,6 +66,7 @@ static void free_orphans(struct tasks *ts) {
                 next = n->next;
                 struct task *t = container_of(n, struct task, node);
                 fd_close(t->log_dirfd);
+                secret_free(t->secret_url);
                 free(t);
         }
 }
@@ -140,6 +143,10 @@ int tasks_open(const struct tasks_config *cfg, struct tasks **ret, struct error 
         if (!ts)
                 return error_set(e, -ENOMEM, "open the tasks");
         ts->cfg = *cfg;
+        unsigned char epoch[4];
+        random_bytes(ts->secret_key, sizeof ts->secret_key);
+        random_bytes(epoch, sizeof epoch);
+        hex_encode(epoch, sizeof epoch, ts->secret_epoch);
         /* What was accepted must fit, even if the bound has been lowered since; new work is bounded in tasks_submit. */
         struct queue_limits limits = { .max_running = cfg->running_max, .max_queued = cfg->queued_max + left + cfg->running_max };
         ts->queue = queue_new(&limits, task_start_cb, ts);
@@ -250,8 +257,38 @@ struct submission {
 static void submission_free(struct submission *s) {
         free(s->tenant);
         free(s->key);
+        if (s->task)
+                secret_free(s->task->secret_url);
         free(s->task);
         free(s);
+}
+
+/* What tells a repeat from a conflict. Of a body whose credentials are kept apart: 40 digits of the stored body's hash, 8 that name
+ * this start, 16 over the credentials with a key that only this start knows. So nothing on disk lets a weak password be guessed;
+ * the price is that after a restart the same request with other credentials passes for the same. */
+#define HASH_BODY 40
+#define HASH_EPOCH 8
+static int hash_request(const struct tasks *ts, const struct engine_submission *sub, char ret[static SHA256_HEX]) {
+        char url_hash[SHA256_HEX];
+        struct sha256 h;
+        int r = sha256_hex(sub->body, sub->body_len, ret);
+        if (r < 0 || !sub->secret_url)
+                return r;
+        r = sha256_init(&h);
+        if (r < 0)
+                return r;
+        sha256_update(&h, ts->secret_key, sizeof ts->secret_key);
+        sha256_update_str(&h, sub->secret_url);
+        sha256_finish(&h, url_hash);
+        memcpy(ret + HASH_BODY, ts->secret_epoch, HASH_EPOCH);
+        memcpy(ret + HASH_BODY + HASH_EPOCH, url_hash, SHA256_HEX - 1 - HASH_BODY - HASH_EPOCH);
+        return 0;
+}
+
+static bool same_request(const struct submission *s, const char *hash) {
+        if (strcmp(hash, s->hash) == 0)
+                return true;
+        return s->task->secret_url && memcmp(hash, s->hash, HASH_BODY) == 0 && memcmp(hash + HASH_BODY, s->ts->secret_epoch, HASH_EPOCH) != 0;
 }
 
 /* The first with this key: its id if it asked for the same. */
@@ -260,7 +297,7 @@ static int first_with_key(const struct submission *s, char ret_id[static 37]) {
         int r = ledger_find_key(s->ts->cfg.ledger, TASK_KIND, s->tenant, s->key, ret_id, hash);
         if (r < 0)
                 return r;
-        return strcmp(hash, s->hash) == 0 ? -EEXIST : -EBUSY;
+        return same_request(s, hash) ? -EEXIST : -EBUSY;
 }
 
 static void answer(struct submission *s, int r, const char *id) {
@@ -313,7 +350,9 @@ static struct submission *submission_new(struct tasks *ts, const struct engine_s
         s->task = task_new(ts, id);
         s->tenant = strdup(sub->tenant ? sub->tenant : "");
         s->key = sub->idempotency_key ? strdup(sub->idempotency_key) : NULL;
-        if (s->task && s->tenant && (s->key || !sub->idempotency_key) && sha256_hex(sub->body, sub->body_len, s->hash) == 0)
+        if (s->task && sub->secret_url)
+                s->task->secret_url = strdup(sub->secret_url);
+        if (s->task && s->tenant && (s->key || !sub->idempotency_key) && (s->task->secret_url || !sub->secret_url) && hash_request(ts, sub, s->hash) == 0)
                 return s;
         submission_free(s);
         return NULL;

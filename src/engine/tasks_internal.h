@@ -17,6 +17,7 @@ struct task {
         struct engine_wait *waits;
         struct removal_call *removals;     /* who asked for its deletion */
         struct score_task *run;            /* PHASE_RUNNING */
+        char *secret_url;                  /* what its stored body lacks; wiped when the task ends */
         char *record;                      /* PHASE_RECORDING: what is being written, for a second try */
         size_t record_len;
         uint64_t queued_ms;
@@ -47,6 +48,8 @@ struct tasks {
         void *drained_user;
         uv_timer_t grace, keep, watch;     /* end of the drain's grace; retention; disk space and unwritten records */
         int open_handles;
+        unsigned char secret_key[32];      /* of this start, never written: see hash_request */
+        char secret_epoch[9];
         struct recent recent[RECENT_MAX];
 };
 

@@ -1,6 +1,7 @@
 /* Decoding of a scoring request by one table (base/fields.h), then the checks that look at more than one field. */
 #include <string.h>
 
+#include "base/redact.h"
 #include "base/strv.h"
 #include "score/request_parse.h"
 
@@ -67,8 +68,9 @@ const struct field *score_request_table(size_t *ret_n) {
 void score_request_release(struct score_request *q) {
         if (!q)
                 return;
+        secret_free(q->repo_url);
         char *text[] = {
-                q->repo_url, q->base_commit, q->test_command, q->patch, q->test_patch, q->reference_patch, q->lint_command,
+                q->base_commit, q->test_command, q->patch, q->test_patch, q->reference_patch, q->lint_command,
                 q->test_framework, q->image, q->repo_path, q->setup_command,
         };
         for (size_t i = 0; i < ARRAY_SIZE(text); i++)

@@ -46,6 +46,7 @@ struct score_request {
 };
 void score_request_release(struct score_request *r);
 
+struct buf;       /* base/buf.h */
 struct json;      /* base/json.h */
 struct field;     /* base/fields.h: also FIELDS_CHECK */
 
@@ -65,6 +66,12 @@ void score_defaults_init(struct score_defaults *d);        /* the contract's */
 int score_request_from_json(const char *body, size_t n, unsigned flags, const struct score_defaults *d, struct score_request *ret, struct error *e);
 /* The same from a value that is already parsed: -EINVAL unless it is an object. */
 int score_request_decode(const struct json *object, unsigned flags, const struct score_defaults *d, struct score_request *ret, struct error *e);
+/* Credentials are never written. Replaces the user and password of an http(s) repo_url in a canonical body by "***", which is the
+ * mark of a body that was hidden, and gives the whole URL (for secret_free); *ret_url is NULL, and the body as it was, when there
+ * are none. What was there is wiped. -ENOSPC, -ENOMEM. */
+int score_request_hide(struct buf *body, char **ret_url);
+bool score_request_is_hidden(const struct score_request *q);
+int score_request_unhide(struct score_request *q, const char *url);    /* -ENOMEM */
 #define SCORE_BODY_NOT_JSON "Request body must be valid JSON"
 
 /* The table, for documentation. */

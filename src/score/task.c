@@ -72,6 +72,8 @@ void task_check_end(struct score_task *t) {
 void task_end(struct score_task *t) {
         if (!t->ending) {
                 t->ending = true;
+                if (t->state == STATE_TREE || t->state == STATE_SANDBOX)
+                        t->rec.prepare_ms = task_lap(t);
                 t->state = STATE_DESTROY;
                 if (t->ticket)
                         tree_cancel(TAKE_PTR(t->ticket));

@@ -54,6 +54,7 @@ int ledger_insert(struct ledger *l, const struct ledger_job *jobs, size_t n, led
 /* The rest: done(-ENOENT) when there is no such job, or it has finished (set_running, requeue, finish). `done` may be NULL. */
 int ledger_set_running(struct ledger *l, const char *id, ledger_done done, void *user);      /* counts an attempt */
 int ledger_requeue(struct ledger *l, const char *id, ledger_done done, void *user);          /* takes the attempt back */
+/* The record takes the body's place: a finished job has no body any more. */
 int ledger_finish(struct ledger *l, const char *id, const char *outcome, const char *record, size_t record_len, ledger_done done, void *user);
 int ledger_delete(struct ledger *l, const char *id, ledger_done done, void *user);           /* the key stays for the retention time */
 /* Forgets what ended before, and keys whose object was deleted before. done(r >= 0): so many jobs went. */
@@ -62,7 +63,7 @@ int ledger_expire(struct ledger *l, int64_t ended_before_ms, ledger_done done, v
 struct ledger_row { char *id, *kind, *tenant, *outcome; int priority, attempts; enum job_state state; int64_t created_ms, ended_ms; };
 void ledger_row_release(struct ledger_row *r);
 int ledger_get(struct ledger *l, const char *id, struct ledger_row *ret);                    /* -ENOENT */
-int ledger_get_body(struct ledger *l, const char *id, struct buf *ret);                      /* -ENOENT */
+int ledger_get_body(struct ledger *l, const char *id, struct buf *ret);                      /* -ENOENT, also when it has finished */
 int ledger_get_record(struct ledger *l, const char *id, struct buf *ret);                    /* -ENOENT, -EAGAIN not finished */
 /* -ENOENT; else id and body_hash of the object that owns the key. */
 int ledger_find_key(struct ledger *l, const char *kind, const char *tenant, const char *key, char ret_id[static 37], char ret_hash[static 65]);

@@ -11,6 +11,7 @@
 #include "store/ledger_schema.h"
 
 #define BATCH_MAX 1000
+#define FREE_PAGES_MAX 256         /* a page is 4 KiB */
 
 enum statement {
         S_BEGIN, S_COMMIT, S_ROLLBACK, S_SAVE, S_RELEASE, S_UNDO,
@@ -144,7 +145,9 @@ static int apply_finish(struct ledger *l, struct ledger_request *q) {
                 return r;
         bind_text(s, 1, q->id);
         r = bind_blob(s, 2, q->record, q->record_len);
-        return r < 0 ? r : step(l, s);
+        if (r == 0)
+                r = step(l, s);
+        return r < 0 ? r : run_for_id(l, S_DEL_BLOBS, q->id);    /* the request has done its work; its key keeps a hash of it */
 }
 
 static int apply_delete(struct ledger *l, struct ledger_request *q) {
@@ -311,11 +314,22 @@ static void hand_back(struct ledger *l, struct ledger_request *first) {
         uv_async_send(&l->committed);
 }
 
-static bool holds_expire(const struct ledger_request *q) {
+static bool frees_pages(const struct ledger_request *q) {
         for (; q; q = q->next)
-                if (q->kind == REQUEST_EXPIRE && q->r > 0)
+                if ((q->kind == REQUEST_EXPIRE && q->r > 0) || (q->kind == REQUEST_FINISH && q->r == 0) || (q->kind == REQUEST_DELETE && q->r == 0))
                         return true;
         return false;
+}
+
+/* Gives pages back to the file system; only a convenience, so failure is nothing. A few are kept for the next request's body,
+ * because giving back is a commit of its own. */
+static void give_back(struct ledger *l) {
+        sqlite3_stmt *s = NULL;
+        bool many = sqlite3_prepare_v2(l->writer, "PRAGMA freelist_count", -1, &s, NULL) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW &&
+                sqlite3_column_int(s, 0) > FREE_PAGES_MAX;
+        sqlite3_finalize(s);
+        if (many)
+                sqlite3_exec(l->writer, "PRAGMA incremental_vacuum(2000)", NULL, NULL, NULL);
 }
 
 void *ledger_writer_thread(void *arg) {
@@ -335,10 +349,10 @@ void *ledger_writer_thread(void *arg) {
                 if (batch) {
                         write_batch(l, batch);
                         atomic_fetch_add(&l->writes, n);
-                        bool freed = holds_expire(batch);
+                        bool freed = frees_pages(batch);
                         hand_back(l, batch);
-                        if (freed)     /* gives pages back to the file system; only a convenience, so failure is nothing */
-                                sqlite3_exec(l->writer, "PRAGMA incremental_vacuum(2000)", NULL, NULL, NULL);
+                        if (freed)
+                                give_back(l);
                 }
                 if (tend)
                         ledger_writer_tend(l);

@@ -98,7 +98,12 @@ static void bench_init(struct bench *b, size_t running_max, size_t queued_max) {
         tasks_start(b->ts);
 }
 
-static void on_drained(void *user) { ((struct bench *)user)->drained = true; }
+/* Without the stop, the turn of the loop that ran this would go on to sleep until the next timer, for up to 2 s. */
+static void on_drained(void *user) {
+        struct bench *b = user;
+        b->drained = true;
+        uv_stop(&b->f.loop);
+}
 
 static void drain(struct bench *b, uint64_t grace_ms) {
         tasks_drain(b->ts, grace_ms, on_drained, b);
@@ -146,6 +151,19 @@ static void on_submitted(int r, const char *id, void *user) {
 static int submit_full(struct bench *b, const char *body, const char *tenant, const char *key, char ret_id[static 37]) {
         struct submitted s = { 0 };
         struct engine_submission sub = { .body = body, .body_len = strlen(body), .tenant = tenant, .idempotency_key = key };
+        assert_int_equal(tasks_submit(b->ts, &sub, on_submitted, &s), 0);
+        UNTIL(b, s.done);
+        snprintf(ret_id, 37, "%s", s.id);
+        return s.r;
+}
+
+#define HIDDEN_BODY "{\"repo_url\":\"https://***@example.com/r\",\"test_command\":\"true\"}"
+#define SECRET_URL "https://u:hush-7@example.com/r"
+
+/* As the surface does with a body that held credentials. */
+static int submit_secret(struct bench *b, const char *url, const char *key, char ret_id[static 37]) {
+        struct submitted s = { 0 };
+        struct engine_submission sub = { .body = HIDDEN_BODY, .body_len = strlen(HIDDEN_BODY), .secret_url = url, .tenant = "", .idempotency_key = key };
         assert_int_equal(tasks_submit(b->ts, &sub, on_submitted, &s), 0);
         UNTIL(b, s.done);
         snprintf(ret_id, 37, "%s", s.id);
@@ -318,6 +336,81 @@ static void a_repeat_is_answered_even_when_the_queue_is_full(void **state) {
         end_run(&b, b.running, OUTCOME_RESOLVED);
         UNTIL(&b, b.n_running == 1);
         end_run(&b, b.running, OUTCOME_RESOLVED);
+        bench_release(&b);
+}
+
+/* ---- credentials ---------------------------------------------------------------------------------------------------------------- */
+
+static const char *sought;
+
+static int holds_sought(const char *path, const struct stat *st, int kind, struct FTW *at) {
+        _cleanup_buf_ struct buf b = BUF_INIT(64 << 20);
+        if (kind != FTW_F)
+                return 0;
+        assert_int_equal(fs_read_file(AT_FDCWD, path, &b), 0);
+        return memmem(buf_str(&b), b.len, sought, strlen(sought)) != NULL;
+}
+
+static bool on_disk(struct bench *b, const char *text) {
+        sought = text;
+        return nftw(b->f.home, holds_sought, 8, FTW_PHYS) != 0;
+}
+
+static void credentials_reach_the_run_but_not_the_disk(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char id[37];
+        assert_int_equal(submit_secret(&b, SECRET_URL, "k", id), 0);
+        UNTIL(&b, b.n_running == 1);
+        assert_string_equal(b.running->req.repo_url, SECRET_URL);
+        assert_true(on_disk(&b, "example.com"));
+        assert_false(on_disk(&b, "hush-7"));
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, status_of(&b, id) == TASK_COMPLETED);
+        assert_true(has(&b, id, "https://***@example.com/r"));
+        assert_false(on_disk(&b, "hush-7"));
+        bench_release(&b);
+}
+
+static void a_restart_forgets_credentials_and_says_so(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char running[37], queued[37], other[37];
+        assert_int_equal(submit_secret(&b, SECRET_URL, NULL, running), 0);
+        UNTIL(&b, b.n_running == 1);
+        assert_int_equal(submit_secret(&b, SECRET_URL, NULL, queued), 0);
+        submit(&b, other);
+        bench_close(&b);
+        bench_open(&b, 1, 10, 3600000);
+        tasks_start(b.ts);
+        UNTIL(&b, status_of(&b, running) == TASK_FAILED && status_of(&b, queued) == TASK_FAILED);
+        assert_true(has(&b, queued, "\"outcome\":\"infra_error\""));
+        assert_true(has(&b, queued, "\"code\":\"repo_unreachable\""));
+        assert_true(has(&b, queued, "kept in memory only"));
+        UNTIL(&b, b.n_running == 1);
+        assert_string_equal(b.running->id, other);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        bench_release(&b);
+}
+
+/* Other credentials are another request as long as this can be told without keeping anything to guess them by. */
+static void a_key_holds_across_hidden_credentials(void **state) {
+        struct bench b;
+        bench_init(&b, 1, 10);
+        char first[37], again[37];
+        assert_int_equal(submit_secret(&b, SECRET_URL, "k", first), 0);
+        assert_int_equal(submit_secret(&b, SECRET_URL, "k", again), -EEXIST);
+        assert_string_equal(first, again);
+        assert_int_equal(submit_secret(&b, "https://u:other@example.com/r", "k", again), -EBUSY);
+        UNTIL(&b, b.n_running == 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
+        UNTIL(&b, status_of(&b, first) == TASK_COMPLETED);
+        bench_close(&b);
+        bench_open(&b, 1, 10, 3600000);
+        tasks_start(b.ts);
+        assert_int_equal(submit_secret(&b, SECRET_URL, "k", again), -EEXIST);
+        assert_string_equal(first, again);
+        assert_int_equal(submit_full(&b, BODY, "", "k", again), -EBUSY);
         bench_release(&b);
 }
 
@@ -655,6 +748,9 @@ int main(void) {
                 cmocka_unit_test(the_same_key_gives_the_same_task),
                 cmocka_unit_test(two_at_once_with_one_key_are_one_task),
                 cmocka_unit_test(a_repeat_is_answered_even_when_the_queue_is_full),
+                cmocka_unit_test(credentials_reach_the_run_but_not_the_disk),
+                cmocka_unit_test(a_restart_forgets_credentials_and_says_so),
+                cmocka_unit_test(a_key_holds_across_hidden_credentials),
                 cmocka_unit_test(waiting_ends_with_the_record_on_disk),
                 cmocka_unit_test(who_is_told_finds_the_record),
                 cmocka_unit_test(waiting_ends_with_its_time_or_the_task_or_the_caller),

@@ -4,6 +4,7 @@
 #include <cmocka.h>
 
 #include "base/fields.h"
+#include "base/redact.h"
 #include "score/request.h"
 
 #define LEAST "\"repo_url\":\"file:///r\",\"test_command\":\"pytest\""
@@ -255,6 +256,42 @@ static void the_operators_defaults_hold(void **state) {
         score_request_release(&q);
 }
 
+/* ---- hiding -------------------------------------------------------------------------------------------------------------- */
+
+static char *hidden(const char *body, struct buf *b) {
+        char *url = (char *)"unset";
+        buf_reset(b);
+        assert_int_equal(buf_adds(b, body), 0);
+        assert_int_equal(score_request_hide(b, &url), 0);
+        return url;
+}
+
+static void credentials_are_taken_out_of_a_body(void **state) {
+        _cleanup_buf_ struct buf b = BUF_INIT(4096);
+        char *url = hidden("{\"a\":1,\"repo_url\":\"https://user:long-password@h/r\",\"z\":2}", &b);
+        assert_string_equal(url, "https://user:long-password@h/r");
+        assert_string_equal(buf_str(&b), "{\"a\":1,\"repo_url\":\"https://***@h/r\",\"z\":2}");
+        secret_free(url);
+        url = hidden("{\"repo_url\":\"HTTP://t@h/\\u0022r\"}", &b);      /* the hidden form is the longer one */
+        assert_string_equal(url, "HTTP://t@h/\"r");
+        assert_string_equal(buf_str(&b), "{\"repo_url\":\"HTTP://***@h/\\\"r\"}");
+        secret_free(url);
+        url = hidden("{\"repo_url\":\"https://***@h/r\"}", &b);            /* somebody's real name */
+        assert_string_equal(url, "https://***@h/r");
+        secret_free(url);
+}
+
+static void a_body_without_credentials_stays_as_it_is(void **state) {
+        static const char *const urls[] = { "https://h/r", "https://h/a@b", "ssh://git@h/r", "git@h:r", "/srv/a@b", "file:///srv/a@b" };
+        _cleanup_buf_ struct buf b = BUF_INIT(4096);
+        for (size_t i = 0; i < ARRAY_SIZE(urls); i++) {
+                char body[128];
+                snprintf(body, sizeof body, "{\"repo_url\":\"%s\"}", urls[i]);
+                assert_null(hidden(body, &b));
+                assert_string_equal(buf_str(&b), body);
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(defaults_are_the_contracts), cmocka_unit_test(not_an_object_is_one_fault), cmocka_unit_test(missing_fields_are_listed),
@@ -262,6 +299,7 @@ int main(void) {
                 cmocka_unit_test(every_limit_has_a_range), cmocka_unit_test(later_releases_are_unsupported), cmocka_unit_test(the_wires_host_is_open),
                 cmocka_unit_test(env_is_sorted_and_the_last_wins), cmocka_unit_test(users_come_in_three_forms), cmocka_unit_test(empty_text_is_the_default),
                 cmocka_unit_test(lists_and_paths_decode), cmocka_unit_test(patches_keep_their_bytes), cmocka_unit_test(the_operators_defaults_hold),
+                cmocka_unit_test(credentials_are_taken_out_of_a_body), cmocka_unit_test(a_body_without_credentials_stays_as_it_is),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

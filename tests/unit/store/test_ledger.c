@@ -17,10 +17,11 @@ static void a_job_goes_from_queued_to_its_record(void **state) {
         assert_int_equal(AWAIT(&f, ledger_set_running, "a"), 0);
         assert_int_equal(state_of(&f, "a", &attempts), JOB_RUNNING);
         assert_int_equal(attempts, 1);
-        assert_int_equal(AWAIT(&f, ledger_finish, "a", "resolved", "{\"y\":2}", 7), 0);
-        assert_int_equal(state_of(&f, "a", NULL), JOB_FINISHED);
         assert_int_equal(ledger_get_body(f.l, "a", &body), 0);
         assert_string_equal(buf_str(&body), "{\"x\":1}");
+        assert_int_equal(AWAIT(&f, ledger_finish, "a", "resolved", "{\"y\":2}", 7), 0);
+        assert_int_equal(state_of(&f, "a", NULL), JOB_FINISHED);
+        assert_int_equal(ledger_get_body(f.l, "a", &body), -ENOENT);
         assert_int_equal(ledger_get_record(f.l, "a", &record), 0);
         assert_string_equal(buf_str(&record), "{\"y\":2}");
         fixture_release(&f);
