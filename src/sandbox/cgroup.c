@@ -252,6 +252,10 @@ void cgroup_read_usage(struct cgroup *c, struct cgroup_usage *ret) {
                 ret->cpu_us = cg_read_number(grouping_dir(c), c->name, "cpu.stat", "usage_usec");
 }
 
+int64_t cgroup_read_private_memory(struct cgroup *c) {
+        return c->m->backend->private_memory(c);
+}
+
 int cgroup_destroy(struct cgroup *c) {
         if (!c)
                 return 0;

@@ -98,6 +98,8 @@ int cgroup_oom_fd(struct cgroup *c, uint32_t *ret_epoll);
 void cgroup_oom_clear(struct cgroup *c);
 void cgroup_read_events(struct cgroup *c, struct cgroup_events *ret);
 void cgroup_read_usage(struct cgroup *c, struct cgroup_usage *ret);
+/* What the processes hold by themselves at this moment: neither files (tmpfs included) nor caches. -1 = the kernel does not say. */
+int64_t cgroup_read_private_memory(struct cgroup *c);
 
 /* Removes every directory of the set, sub-groups too, and frees it. -EBUSY: tasks are still dying; nothing is freed, call again. */
 int cgroup_destroy(struct cgroup *c);

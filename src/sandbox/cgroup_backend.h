@@ -32,6 +32,7 @@ struct cgroup_backend {
         void (*oom_clear)(struct cgroup *c);
         void (*events)(struct cgroup *c, struct cgroup_events *ret);
         void (*usage)(struct cgroup *c, struct cgroup_usage *ret);   /* memory and pids; CPU time is common */
+        int64_t (*private_memory)(struct cgroup *c);
 };
 extern const struct cgroup_backend cgroup_backend_hybrid, cgroup_backend_v2;
 

@@ -161,6 +161,10 @@ static void hybrid_usage(struct cgroup *c, struct cgroup_usage *ret) {
         ret->pids_peak = cg_read_number(c->m->dir[CG_PIDS], c->name, "pids.peak", NULL);
 }
 
+static int64_t hybrid_private_memory(struct cgroup *c) {
+        return cg_read_number(c->m->dir[CG_MEMORY], c->name, "memory.stat", "rss");
+}
+
 const struct cgroup_backend cgroup_backend_hybrid = {
         .kind = CGROUP_HYBRID,
         .open = hybrid_open,
@@ -172,4 +176,5 @@ const struct cgroup_backend cgroup_backend_hybrid = {
         .oom_clear = hybrid_oom_clear,
         .events = hybrid_events,
         .usage = hybrid_usage,
+        .private_memory = hybrid_private_memory,
 };

@@ -152,6 +152,10 @@ static void v2_usage(struct cgroup *c, struct cgroup_usage *ret) {
         ret->pids_peak = cg_read_number(dir, c->name, "pids.peak", NULL);
 }
 
+static int64_t v2_private_memory(struct cgroup *c) {
+        return cg_read_number(c->m->dir[CG_GROUP], c->name, "memory.stat", "anon");
+}
+
 const struct cgroup_backend cgroup_backend_v2 = {
         .kind = CGROUP_V2,
         .open = v2_open,
@@ -163,4 +167,5 @@ const struct cgroup_backend cgroup_backend_v2 = {
         .oom_clear = v2_oom_clear,
         .events = v2_events,
         .usage = v2_usage,
+        .private_memory = v2_private_memory,
 };

@@ -32,7 +32,7 @@ enum limit_kind { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_DISK, LIMIT_OUTPUT, LIMIT_WALL
 STRING_TABLE_DECLARE(limit_kind);      /* "oom", "pids_limit", "disk_limit", "output_limit", "timeout" */
 
 struct sandbox_limits {
-        uint64_t memory_bytes;     /* 4 GiB; the cgroup's limit is this plus the sizes of the tmpfs mounts */
+        uint64_t memory_bytes;     /* 4 GiB; with a tmpfs upper held by samples: the cgroup's limit is this plus its size */
         uint64_t cpu_milli;        /* 1000 = one core; 0 = all */
         uint64_t pids;             /* 4096 */
         uint64_t disk_bytes;       /* 8 GiB: size of the writable layer */

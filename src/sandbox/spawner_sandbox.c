@@ -334,6 +334,17 @@ int op_kill_all(struct spawn *sp, struct message *m, struct fault *f) {
 
 /* ---- time ---- */
 
+/* Where the upper is in memory the kernel can only limit the sum of both: a run that writes little could take all of it for
+ * its processes. So what those hold is looked at, ten times a second; the sum stays what the kernel holds a sudden one to. */
+static void sample_memory(struct spawn *sp, struct cell *c) {
+        uint64_t most = c->spec.limits.memory_bytes;
+        if (!c->cgroup || c->spec.upper != UPPER_TMPFS || most == 0 || c->hit[LIMIT_MEMORY])
+                return;
+        int64_t held = cgroup_read_private_memory(c->cgroup);
+        if (held > 0 && (uint64_t)held > most)
+                cell_limit(sp, c, LIMIT_MEMORY);
+}
+
 bool cells_tick(struct spawn *sp) {
         bool again = false;
         for (size_t i = 0; i < sp->cells.alloc; i++) {
@@ -347,6 +358,7 @@ bool cells_tick(struct spawn *sp) {
                                 c->hit[LIMIT_DISK] = false;
                                 cell_limit(sp, c, LIMIT_DISK);
                         }
+                        sample_memory(sp, c);
                         again |= c->n_procs > 0;
                 } else
                         cell_advance(sp, c);

@@ -71,6 +71,7 @@ def test_repo_path(run):
 
 @pytest.mark.parametrize("limits, command, outcome", [
     ({"memory_mb": 64, "disk_mb": 16}, "python3 -c 'x = b\"x\" * (900 << 20)'", "oom"),
+    ({"memory_mb": 64}, "python3 -c 'import time; x = b\"x\" * (300 << 20); time.sleep(600)'", "oom"),   # beside the default disk_mb
     ({"pids": 20}, "for i in $(seq 100); do sleep 5 & done; wait; false", "pids_limit"),
     ({"disk_mb": 20}, "head -c 50000000 /dev/zero > f", "disk_limit"),
     ({"inodes": 1000}, "for i in $(seq 3000); do : > f$i || exit 1; done", "disk_limit"),

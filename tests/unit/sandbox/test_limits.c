@@ -26,6 +26,35 @@ static void too_much_memory_is_oom(void **state) {
         only(&b, LIMIT_MEMORY);
 }
 
+static void memory_is_limited_beside_a_large_upper_in_memory(void **state) {
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.memory_bytes = 32 << 20;
+        spec.limits.disk_bytes = 1 << 30;
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "/usr/bin/python3 -c 'import time; x = b\"x\" * (200 << 20); time.sleep(600)'");
+        assert_true(WIFSIGNALED(r.end.status) && r.end.sandbox_ended);
+        assert_true(b.limit[LIMIT_MEMORY]);
+        run_release(&r);
+        box_destroy(&b);
+        only(&b, LIMIT_MEMORY);
+}
+
+static void what_is_written_is_not_memory(void **state) {
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.memory_bytes = 32 << 20;
+        spec.limits.disk_bytes = 256 << 20;
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "dd if=/dev/zero of=/tmp/fill bs=1M count=150 2>/dev/null; sleep 0.4; echo fits");
+        assert_string_equal(run_out(&r), "fits");
+        run_release(&r);
+        box_destroy(&b);
+        only(&b, LIMIT_KIND_MAX);
+}
+
 static void oom_of_pid_1_itself_is_told(void **state) {
         struct fixture *f = *state;
         struct box b;
@@ -128,6 +157,8 @@ static void cpu_is_shared_out(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(too_much_memory_is_oom),
+                cmocka_unit_test(memory_is_limited_beside_a_large_upper_in_memory),
+                cmocka_unit_test(what_is_written_is_not_memory),
                 cmocka_unit_test(oom_of_pid_1_itself_is_told),
                 cmocka_unit_test(too_many_processes_is_pids_limit),
                 cmocka_unit_test(a_full_disk_is_disk_limit),
