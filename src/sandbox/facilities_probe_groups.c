@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "base/hash.h"
 #include "sandbox/cgroup_backend.h"
 #include "sandbox/facilities_probe.h"
 #include "sandbox/netlink.h"
@@ -16,9 +17,16 @@
 struct probe_group { char path[320]; int fd; };
 
 static int group_make(const char *parent, struct probe_group *g) {
-        snprintf(g->path, sizeof g->path, "%s/brig-probe-%d", parent, (int)getpid());
-        if (mkdir(g->path, 0755) < 0)
-                return -errno;
+        /* Not the process's number: the spawner's namespace begins anew with 2 in every daemon, so two that start at once would
+         * take each other's group for a refusal, and one that was left by a crash would be in the way for ever. */
+        uint64_t salt = 0;
+        random_bytes(&salt, sizeof salt);
+        snprintf(g->path, sizeof g->path, "%s/brig-probe-%016llx", parent, (unsigned long long)salt);
+        if (mkdir(g->path, 0755) < 0) {
+                int r = -errno;
+                g->path[0] = 0;        /* not ours to remove */
+                return r;
+        }
         g->fd = open(g->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         return g->fd < 0 ? -errno : 0;
 }

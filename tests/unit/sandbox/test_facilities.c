@@ -6,8 +6,12 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sched.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/fs.h"
+#include "sandbox/cgroup_backend.h"
 #include "sandbox/disk.h"
 #include "sandbox/facilities.h"
 
@@ -25,6 +29,47 @@ static void this_machine_suffices(void **state) {
                         fail_msg("%s: %s", facility_to_string(i), f->row[i].detail);
         assert_true(facilities_sufficient(f));
         assert_true(f->root);
+}
+
+/* In a new PID namespace, like a spawner: its numbers are those of every other daemon's. */
+static int probe_beside_groups_of_others(void) {
+        struct cg_mounts m;
+        if (cg_find_mounts(&m) < 0)
+                return 2;
+        char path[400];
+        int made = 0;
+        for (int h = 0; h < CG_HIERARCHY_MAX; h++)
+                for (int i = 1; i < 30 && m.path[h][0]; i++) {
+                        snprintf(path, sizeof path, "%s/brig-probe-%d", m.path[h], i);
+                        made += mkdir(path, 0755) == 0;
+                }
+        facilities_forget();
+        int r = made > 0 && facility_ok(FACILITY_CGROUP) ? 0 : 1;
+        for (int h = 0; h < CG_HIERARCHY_MAX; h++)
+                for (int i = 1; i < 30 && m.path[h][0]; i++) {
+                        snprintf(path, sizeof path, "%s/brig-probe-%d", m.path[h], i);
+                        rmdir(path);
+                }
+        return r;
+}
+
+static void probing_beside_another_daemon_that_probes_finds_the_same(void **state) {
+        pid_t outer = fork();
+        if (outer == 0) {
+                pid_t inner = unshare(CLONE_NEWPID | CLONE_NEWNS) < 0 ? -1 : fork();
+                if (inner == 0) {
+                        /* The probes ask the /proc of their PID namespace, and /proc/self/cgroup is there too. */
+                        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("proc", "/proc", "proc", 0, NULL) < 0)
+                                _exit(3);
+                        _exit(probe_beside_groups_of_others());
+                }
+                int status = -1;
+                waitpid(inner, &status, 0);
+                _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 4);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(outer, &status, 0), outer);
+        assert_int_equal(status, 0);
 }
 
 static void what_is_forced_is_missing_and_nothing_else(void **state) {
@@ -112,6 +157,7 @@ static void disk_samples_see_blocks_and_inodes_run_out(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup(this_machine_suffices, fresh),
+                cmocka_unit_test_setup(probing_beside_another_daemon_that_probes_finds_the_same, fresh),
                 cmocka_unit_test_setup(what_is_forced_is_missing_and_nothing_else, fresh),
                 cmocka_unit_test_setup(a_required_one_missing_is_not_sufficient, fresh),
                 cmocka_unit_test_setup(the_table_is_probed_once, fresh),
