@@ -8,13 +8,15 @@
 /* As in sandbox/sandbox.h, which the helper cannot include: it pulls in libuv. */
 #define HELPER_ROOT_FD 3
 #define HELPER_BASE_FD 4
-#define HELPER_FIRST_FREE_FD 5
+#define HELPER_BASE_USR_FD 5
+#define HELPER_BASE_OPT_FD 6
+#define HELPER_FIRST_FREE_FD 7
 
 struct helper_verb { const char *name; int (*run)(int argc, char **argv); };
 
 /* remove-tree PATH: removes a directory (or file) below the root and all in it, never following a link. Absent is fine. */
 int verb_remove_tree(int argc, char **argv);
-/* apply: patches, restores and tests' files of one task; request and report at descriptors from 5 on (score/apply_wire.h). */
+/* apply: patches, restores and tests' files of one task; request and report at descriptors from 7 on (score/apply_wire.h). */
 int verb_apply(int argc, char **argv);
 /* read-file root|base PATH: its bytes on standard output; regular files only, links not followed. 2: there is none. */
 int verb_read_file(int argc, char **argv);

@@ -146,6 +146,21 @@ static int collect_lowers(struct build *b) {
         return 0;
 }
 
+static int base_plane(struct build *b, enum plane p) {
+        const int *lower = b->lower[p];
+        int fd;
+        if (b->n_lowers[p] > 1)
+                fd = mount_overlay(lower, b->n_lowers[p], -1, NULL, NULL, LOWER_ATTRS | MOUNT_ATTR_NOSUID);
+        else if (p == PLANE_ROOT)
+                fd = mount_clone(lower[0], "", LOWER_ATTRS | MOUNT_ATTR_NOSUID, -1);
+        else
+                return 0;      /* the image's alone: nobody compares with that */
+        if (fd < 0)
+                return fd;
+        b->cell->base[p] = fd;
+        return 0;
+}
+
 int cell_base(struct spawn *sp, struct cell *c) {
         struct fault f = { 0 };
         struct build *b = calloc(1, sizeof *b);
@@ -155,11 +170,11 @@ int cell_base(struct spawn *sp, struct cell *c) {
         int r = strcmp(c->spec.image, IMAGE_HOST) == 0 ? 0 : open_image(sp, c->spec.image, &b->image);
         if (r == 0)
                 r = collect_lowers(b);
-        const int *lower = b->lower[PLANE_ROOT];
-        if (r == 0 && b->n_lowers[PLANE_ROOT] > 1)
-                r = mount_overlay(lower, b->n_lowers[PLANE_ROOT], -1, NULL, NULL, LOWER_ATTRS | MOUNT_ATTR_NOSUID);
-        else if (r == 0)
-                r = mount_clone(lower[0], "", LOWER_ATTRS | MOUNT_ATTR_NOSUID, -1);
+        for (int p = 0; p < PLANE_MAX && r == 0; p++)
+                r = base_plane(b, (enum plane)p);
+        if (r < 0)
+                for (int p = 0; p < PLANE_MAX; p++)
+                        c->base[p] = fd_close(c->base[p]);
         for (size_t i = 0; i < b->n_own; i++)
                 mount_release(b->own[i]);
         fd_close(b->image);
@@ -546,7 +561,8 @@ void cell_read_facts(struct cell *c) {
 }
 
 void cell_drop_upper(struct spawn *sp, struct cell *c) {
-        c->base = fd_close(c->base);
+        for (int p = 0; p < PLANE_MAX; p++)
+                c->base[p] = fd_close(c->base[p]);
         c->upper = mount_release(c->upper);
 }
 

@@ -326,8 +326,10 @@ static int open_helper_fds(struct child_join *c, struct exec_request *x) {
         if (root < 0)
                 return -errno;
         x->fds[x->n_fds++] = (struct exec_fd){ root, HELPER_ROOT_FD };
-        if (c->base >= 0)
-                x->fds[x->n_fds++] = (struct exec_fd){ c->base, HELPER_BASE_FD };
+        static const int target[PLANE_MAX] = { [PLANE_ROOT] = HELPER_BASE_FD, [PLANE_USR] = HELPER_BASE_USR_FD, [PLANE_OPT] = HELPER_BASE_OPT_FD };
+        for (int p = 0; c->base && p < PLANE_MAX; p++)
+                if (c->base[p] >= 0)
+                        x->fds[x->n_fds++] = (struct exec_fd){ c->base[p], target[p] };
         return 0;
 }
 

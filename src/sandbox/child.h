@@ -43,7 +43,7 @@ struct child_join {
         int init_pidfd;            /* whose namespaces to join */
         bool helper;               /* a PID and a network namespace of its own; root and base at fixed descriptors */
         int net_ns;                /* helper: an empty one */
-        int base;                  /* helper: lowers of "/" */
+        const int *base;           /* helper: lowers of each plane, -1 without; NULL for others */
         struct child_exec exec;
         struct child_report *report;
 };

@@ -152,7 +152,9 @@ struct exec_spec {
 };
 #define HELPER_ROOT_FD 3           /* "/" of the sandbox */
 #define HELPER_BASE_FD 4           /* read-only view of "/" as it was before anything was written */
-#define HELPER_FIRST_FREE_FD 5
+#define HELPER_BASE_USR_FD 5       /* the same of "/usr" and "/opt", which are mounts of their own: open only where a layer holds */
+#define HELPER_BASE_OPT_FD 6       /* something there */
+#define HELPER_FIRST_FREE_FD 7
 
 struct exec_end {
         bool started;              /* false: the program could not be executed (`error` says why) and nothing ran */

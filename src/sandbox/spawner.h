@@ -61,7 +61,7 @@ struct cell {
         int net_ns;
         struct network_link link; bool linked;
         int upper;                         /* root of the upper's file system; a detached mount */
-        int base;                          /* lowers of the "/" plane, for helpers; -1 until asked for */
+        int base[PLANE_MAX];               /* lowers of the planes, for helpers; -1 until asked for, and where no layer holds anything but in "/" */
         int unmount_wd;                    /* inotify: the upper's file system is gone */
         bool unmounted;
         pid_t init;                        /* 0 once reaped */
@@ -141,7 +141,7 @@ int cell_take_seat(struct spawn *sp, struct cell *c, struct fault *f);
 int cell_build(struct spawn *sp, struct cell *c, struct fault *f);
 void cell_sample_disk(struct cell *c);
 void cell_read_facts(struct cell *c);
-/* A detached, read-only view of "/" without what was written. */
+/* Detached, read-only views of the planes without what was written, to c->base: of "/" always, of another where a layer holds something. */
 int cell_base(struct spawn *sp, struct cell *c);
 void cell_drop_upper(struct spawn *sp, struct cell *c);
 void cell_free(struct spawn *sp, struct cell *c);

@@ -29,7 +29,7 @@ int exec_parse(struct message *m, struct exec_request *x) {
         x->helper = wire_get_u32(w) != 0;
         uint32_t n = wire_get_u32(w);
         bool taken[FD_TARGET_MAX + 1] = { false };
-        if (n < 3 || n > MESSAGE_FDS_MAX - 2)
+        if (n < 3 || n > MESSAGE_FDS_MAX - 1 - PLANE_MAX)
                 w->bad = true;
         for (uint32_t i = 0; i < n && !w->bad; i++) {
                 uint32_t target = wire_get_u32(w), fd = wire_get_u32(w);
@@ -106,11 +106,9 @@ bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *r
 
 /* ---- start ---- */
 
-/* Lowers of the "/" plane as one read-only mount, made on first use and kept. */
+/* Lowers of the planes as read-only mounts, made on first use and kept. */
 static int base_view(struct spawn *sp, struct cell *c) {
-        if (c->base < 0)
-                c->base = cell_base(sp, c);
-        return c->base;
+        return c->base[PLANE_ROOT] < 0 ? cell_base(sp, c) : 0;
 }
 
 static void make_exec_group(struct cell *c, struct proc *p) {
@@ -125,7 +123,7 @@ static void make_exec_group(struct cell *c, struct proc *p) {
 static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_request *x, struct fault *f) {
         bool capped;
         struct child_join j = {
-                .init_pidfd = c->init_pidfd, .helper = x->helper, .net_ns = sp->idle_net, .base = -1, .report = p->report,
+                .init_pidfd = c->init_pidfd, .helper = x->helper, .net_ns = sp->idle_net, .report = p->report,
                 .exec = {
                         .x = x, .program = x->helper ? sp->helper_image : -1, .user_ns = c->seat->user_ns, .null_fd = sp->null_file,
                         .filter = seccomp_program(SECCOMP_STANDARD), .cgroup = c->cgroup, .group = p->group,
@@ -133,9 +131,10 @@ static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_r
         };
         confine_plan_init(c->spec.profile, x->helper, c->spec.limits.open_files, &j.exec.confine, &capped);
         if (x->helper) {
-                j.base = base_view(sp, c);
-                if (j.base < 0)
-                        return fault_set(f, "attach the base view", j.base);
+                int made = base_view(sp, c);
+                if (made < 0)
+                        return fault_set(f, "attach the base view", made);
+                j.base = c->base;
         }
         int r = child_join(&j, &p->pid);
         return r < 0 ? fault_set(f, p->report->step ? p->report->step : "clone", r) : 0;

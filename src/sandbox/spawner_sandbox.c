@@ -170,7 +170,9 @@ int op_create(struct spawn *sp, struct message *m, struct fault *f) {
         if (!c)
                 return fault_set(f, "create", -ENOMEM);
         c->ref = m->ref;
-        c->init_group = c->net_ns = c->upper = c->base = c->unmount_wd = c->init_pidfd = c->control.fd = c->oom.fd = -1;
+        c->init_group = c->net_ns = c->upper = c->unmount_wd = c->init_pidfd = c->control.fd = c->oom.fd = -1;
+        for (int p = 0; p < PLANE_MAX; p++)
+                c->base[p] = -1;
         c->usage = (struct sandbox_usage){ -1, -1, -1, -1, -1 };
         c->started_ms = now_ms();
         int r = cell_parse(sp, c, m, f);

@@ -24,4 +24,6 @@ int apply_job_run(struct apply_job *j, struct error *e);
 
 /* The helper's verb: reads the request and the patches from their descriptors, writes the report. `base_root` and `root` are the
  * directories in which repo_path is looked up. Exit status. */
-int apply_verb(int root, int base_root);
+/* Views of what "/", "/usr" and "/opt" were before anything was written; the last two may not be open, then the first has all. */
+struct apply_base { int root, usr, opt; };
+int apply_verb(int root, struct apply_base base);

@@ -91,24 +91,32 @@ static int open_tree(int root, const char *repo_path, int *ret) {
         return 0;
 }
 
-static int run(struct request *q, int root, int base_root, struct error *e) {
+static int open_base(const struct apply_base *b, const char *repo_path, int *ret) {
+        if (strncmp(repo_path, "/usr/", 5) == 0 && fcntl(b->usr, F_GETFD) >= 0)
+                return open_tree(b->usr, repo_path + 5, ret);
+        if (strncmp(repo_path, "/opt/", 5) == 0 && fcntl(b->opt, F_GETFD) >= 0)
+                return open_tree(b->opt, repo_path + 5, ret);
+        return open_tree(b->root, repo_path, ret);
+}
+
+static int run(struct request *q, int root, const struct apply_base *base, struct error *e) {
         int r = read_request(q, e);
         if (r < 0)
                 return r;
         r = open_tree(root, q->repo_path, &q->job.tree);
         if (r == 0)
-                r = open_tree(base_root, q->repo_path, &q->job.base);
+                r = open_base(base, q->repo_path, &q->job.base);
         if (r < 0)
                 return error_set(e, r, "open the tree at %s", q->repo_path);
         return apply_job_run(&q->job, e);
 }
 
-int apply_verb(int root, int base_root) {
+int apply_verb(int root, struct apply_base base) {
         struct request q = { .job = { .tree = -1, .base = -1 } };
         struct buf out = BUF_INIT((size_t)APPLY_REPORT_MAX + APPLY_DIFF_MAX);
         struct error e = { 0 };
         q.job.out = &out;
-        int r = run(&q, root, base_root, &e);
+        int r = run(&q, root, &base, &e);
         if (r < 0) {
                 buf_reset(&out);
                 frame_adds(&out, FRAME_FAULT, e.text);

@@ -6,10 +6,10 @@
 #include "base/buf.h"
 
 /* Descriptors of the helper, from HELPER_FIRST_FREE_FD on. */
-#define APPLY_REQUEST_FD 5
-#define APPLY_PATCH_FD 6
-#define APPLY_TEST_PATCH_FD 7
-#define APPLY_REPORT_FD 8
+#define APPLY_REQUEST_FD 7
+#define APPLY_PATCH_FD 8
+#define APPLY_TEST_PATCH_FD 9
+#define APPLY_REPORT_FD 10
 
 #define APPLY_REQUEST_MAX (4u << 20)
 #define APPLY_REPORT_MAX (48u << 20)       /* beside the diff */

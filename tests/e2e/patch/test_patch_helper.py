@@ -7,7 +7,7 @@ import pytest
 
 HELPER = os.path.join(os.environ.get("BRIG_BUILD", "build"), "src", "helper", "brig-helper")
 REQUEST = {"repo_path": 1, "mode": 2, "protect": 3, "allow": 4, "diff_max": 5, "memory": 6, "undo": 7}
-REPORT = dict(enumerate(["rung", "rejected", "refused", "test_ok", "test_rejected", "touched", "test_file", "restored", "finding", "config", "diff",
+REPORT = dict(enumerate(["rung", "rejected", "refused", "test_ok", "test_rejected", "touched", "test_file", "restored", "finding", "config", "module", "diff",
                          "diff_cut", "fault", "end"], 8))
 
 
@@ -38,8 +38,8 @@ def apply(live, base, patch=b"", test_patch=b"", request=None):
 
     def place():
         high = [os.dup2(fd, 100 + i) for i, fd in enumerate(wanted)]
-        for i, fd in enumerate(high):
-            os.dup2(fd, 3 + i)
+        for target, fd in zip([3, 4, 7, 8, 9, 10], high):
+            os.dup2(fd, target)
 
     done = subprocess.run(["apply"], executable=HELPER, preexec_fn=place, close_fds=False, env={}, capture_output=True)
     for fd in wanted[:-1]:
