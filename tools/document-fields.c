@@ -19,7 +19,8 @@ static int write_table(struct buf *b) {
 }
 
 int main(int argc, char **argv) {
-        struct buf table = BUF_INIT(1 << 20), page = BUF_INIT(1 << 20);
+        _cleanup_buf_ struct buf table = BUF_INIT(1 << 20);
+        _cleanup_buf_ struct buf page = BUF_INIT(1 << 20);
         if (write_table(&table) < 0)
                 return 1;
         if (argc == 1) {
