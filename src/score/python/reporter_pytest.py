@@ -10,11 +10,14 @@ class Selection(object):
 
     def __init__(self, ids, cwd, whole_files):
         self.cwd, self.paths, self.whole, self.ids, self.cut_off = cwd, [], [], {}, {}
+        self.gone, self.found = [], set()
         seen = set()
         for arg in ids:
             path, sep, rest = arg.partition("::")
             path = self.normal(path)
-            if _exists(_join(cwd, path)) and path not in seen:
+            if not _exists(_join(cwd, path)):
+                self.gone.append(path)
+            elif path not in seen:
                 seen.add(path)
                 self.paths.append(path)
             if sep and not whole_files:
@@ -29,19 +32,25 @@ class Selection(object):
 
     def takes(self, nodeid):
         path, _, rest = nodeid.partition("::")
-        for whole in self.whole:
-            if whole == "." or path == whole or path.startswith(whole + "/"):
-                return True
+        named = self.names(path, rest)
+        self.found.update((path, name) for name in named)
+        return bool(named) or any(w == "." or path == w or path.startswith(w + "/") for w in self.whole)
+
+    def names(self, path, rest):
+        """Which of the wanted ids name this test."""
         wanted = self.ids.get(path, ())
-        if rest in wanted:
-            return True
+        named = [rest] if rest in wanted else []
         for mark in ("::", "["):  # a class, or a function with all its parameters
             at = rest.find(mark)
             while wanted and at >= 0:
                 if rest[:at] in wanted:
-                    return True
+                    named.append(rest[:at])
                 at = rest.find(mark, at + 1)
-        return any(rest.startswith(start) for start in self.cut_off.get(path, ()))
+        return named + [start for start in self.cut_off.get(path, ()) if rest.startswith(start)]
+
+    def missing(self):
+        left = [path + "::" + rest for path in self.ids for rest in self.ids[path] if (path, rest) not in self.found]
+        return sorted(set(self.gone + left))
 
 
 class Reporter(object):
@@ -185,5 +194,10 @@ def run(pytest, channel, plan, from_tree):
     finally:
         reporter.drop_config()
     status = 0 if status is None else int(status) if isinstance(status, int) else 1
+    # What the command names and is not there is pytest's usage error: who reads the exit status alone must not take it for a pass.
+    if status == 0 and reporter.selection and plan["mode"] != "collect" and not plan["ids"]:
+        for name in reporter.selection.missing():
+            _sys.stderr.write("ERROR: not found: %s\n" % name)
+            status = 4
     channel.emit("end", x=status, tests=reporter.tests, bad=reporter.bad)
     return status

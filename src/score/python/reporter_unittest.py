@@ -34,14 +34,17 @@ def flatten(suite):
     return [test for part in inner for test in flatten(part)]
 
 
-def prune(unittest, channel, suite):
-    """Leaves out what the loader made of names that do not exist; says which modules could not be imported."""
+def prune(unittest, channel, suite, commanded):
+    """Leaves out what the loader made of ids that do not exist; says which modules could not be imported. A name that the command
+    itself gave stays: it fails as it would without us."""
     kept = unittest.TestSuite()
     for test in flatten(suite):
         error = getattr(test, "_exception", None)
         if error is None:
             continue
         if isinstance(error, AttributeError):
+            if commanded:
+                kept.addTest(test)
             continue
         kept.addTest(test)
         channel.emit("broken", path=getattr(test, "_testMethodName", ""), text=_clean(error, 1 << 20)[-TEXT_MAX:])
@@ -168,7 +171,7 @@ def run(unittest, channel, plan, from_tree):
     class Program(unittest.TestProgram):
         def createTests(self, *args, **kwargs):
             unittest.TestProgram.createTests(self, *args, **kwargs)
-            broken = prune(unittest, channel, self.test)
+            broken = prune(unittest, channel, self.test, not plan["ids"])
             tests = [t for t in flatten(self.test) if not is_failed_load(t)]
             report.collected(tests)
             if broken.countTestCases() or len(tests) != self.test.countTestCases():

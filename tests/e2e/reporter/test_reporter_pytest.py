@@ -47,7 +47,13 @@ def test_selection_by_ids_with_spaces_brackets_and_cut_off_ones(tree):
                  "tests/test_a.py::gone", "tests/nowhere.py::test_x", "[100%]")
     assert sorted(o.tests) == ["tests/test_a.py::TestC::test_m", "tests/test_a.py::test_p[a b]", "tests/test_a.py::test_p[long one]",
                                "tests/test_a.py::test_p[long two]", "tests/test_a.py::test_p[x[y]]"]
-    assert o.status == 0 and o.end["tests"] == 5
+    assert o.status == o.end["x"] == 4 and o.end["tests"] == 5   # as pytest has it where a named test is not found
+
+
+def test_all_that_is_named_being_there_is_a_pass(tree):
+    tree.write("test_a.py", "import pytest\nclass TestC:\n    def test_m(self): pass\n@pytest.mark.parametrize('v', ['a b', 'c'])\ndef test_p(v): pass\n")
+    o = tree.run("test_a.py", "test_a.py::TestC", "./test_a.py::test_p", "test_a.py::test_p[a b]", "test_a.py::test_p[a ")
+    assert len(o.tests) == 3 and o.status == o.end["x"] == 0
 
 
 def test_ids_of_the_plan_select_and_files_mode_runs_whole_files(tree):

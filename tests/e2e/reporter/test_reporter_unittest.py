@@ -60,6 +60,12 @@ def test_a_missing_id_does_not_disturb_the_others(tree):
     assert list(o.tests) == ["pkg.test_a.T.test_ok"] and o.status == 0
 
 
+def test_a_name_that_the_command_gives_and_is_not_there_fails_as_without_us(tree):
+    cases(tree)
+    o = tree.run("pkg.test_a.T.test_ok", "pkg.test_a.T.test_gone", framework="unittest")
+    assert o.tests["pkg.test_a.T.test_ok"] == "cp" and o.status == o.end["x"] == 1
+
+
 def test_a_module_that_cannot_be_imported_is_told(tree):
     cases(tree)
     tree.write("pkg/test_b.py", "import nothing_like_it\n")
