@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "store/ledger_schema.h"
 
@@ -99,14 +101,25 @@ static const char writer_pragmas[] =
         "PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=16777216; PRAGMA wal_autocheckpoint=1000;";
 static const char reader_pragmas[] = "PRAGMA cache_size=-512; PRAGMA temp_store=MEMORY;";
 
+/* Requests carry patches and variables: the file is its owner's alone. SQLite would make it readable by all, and gives the log
+ * beside it the mode that this one has. Before SQLite opens it here: closing any descriptor of it drops SQLite's locks. */
+static int make_private(const char *path, struct error *e) {
+        _cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0 || fchmod(fd, 0600) < 0)
+                return error_set(e, -errno, "open %s", path);
+        return 0;
+}
+
 int ledger_db_open(const char *home, int writer, sqlite3 **ret, struct error *e) {
         char path[4096];
         if (snprintf(path, sizeof path, "%s/" LEDGER_FILE, home) >= (int)sizeof path)
                 return error_say(e, -ENAMETOOLONG, "BRIG_HOME is too long");
+        int r = writer ? make_private(path, e) : 0;
+        if (r < 0)
+                return r;
         sqlite3 *db = NULL;
         int flags = SQLITE_OPEN_NOMUTEX | (writer ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY);
         int rc = sqlite3_open_v2(path, &db, flags, NULL);
-        int r = 0;
         if (rc != SQLITE_OK)
                 r = error_say(e, ledger_errno(db, rc), "open %s: %s", path, db ? sqlite3_errmsg(db) : "no memory");
         if (r == 0)

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 #include "store/ledger_schema.h"
 
@@ -351,6 +352,21 @@ static void every_older_version_is_brought_up_with_its_rows(void **state) {
         }
 }
 
+static void only_its_owner_reads_the_ledger(void **state) {
+        struct fixture f;
+        struct stat st;
+        fixture_init(&f);
+        assert_int_equal(insert(&f, "a", "{}"), 0);
+        static const char *const names[] = { LEDGER_FILE, LEDGER_FILE "-wal", LEDGER_FILE "-shm" };
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                char path[160];
+                snprintf(path, sizeof path, "%s/%s", f.home, names[i]);
+                assert_int_equal(stat(path, &st), 0);
+                assert_int_equal(st.st_mode & 07777, 0600);
+        }
+        fixture_release(&f);
+}
+
 static void a_newer_ledger_is_refused_and_left_alone(void **state) {
         struct fixture f;
         fixture_init(&f);
@@ -392,6 +408,7 @@ int main(void) {
                 cmocka_unit_test(unknown_ids_are_named),
                 cmocka_unit_test(a_requeued_job_gets_its_attempt_back),
                 cmocka_unit_test(bodies_carry_any_byte),
+                cmocka_unit_test(only_its_owner_reads_the_ledger),
                 cmocka_unit_test(a_batch_is_inserted_whole_or_not_at_all),
                 cmocka_unit_test(a_key_is_unique_for_its_kind_and_tenant),
                 cmocka_unit_test(a_key_is_unique_within_one_commit),
