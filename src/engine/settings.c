@@ -233,7 +233,7 @@ int settings_from_args(struct engine_config *cfg, int argc, char *const *argv, s
                 if (r < 0)
                         return r;
                 if (r == 0)
-                        return error_say(e, -EINVAL, "unknown option '%.100s'", argv[i]);
+                        return error_say(e, -EINVAL, "unknown option '%.100s'; --help lists them all", argv[i]);
         }
         return 0;
 }
@@ -352,6 +352,27 @@ int settings_document(const struct engine_config *cfg, enum settings_format form
         return r;
 }
 
+#define HELP_LEFT 24
+#define HELP_WIDTH 76
+
+/* The text in lines of at most HELP_WIDTH characters; all but the first are indented. */
+static int wrapped(struct buf *b, const char *text, int indent) {
+        for (;;) {
+                size_t n = strlen(text);
+                if (n <= HELP_WIDTH)
+                        return buf_printf(b, "%s\n", text);
+                for (n = HELP_WIDTH; n > 0 && text[n] != ' '; n--)
+                        ;
+                if (n == 0)
+                        n = strcspn(text, " ");
+                buf_printf(b, "%.*s\n", (int)n, text);
+                text += n + (text[n] == ' ');
+                if (!*text)
+                        return 0;
+                buf_printf(b, "%*s", indent, "");
+        }
+}
+
 int settings_help(struct buf *ret) {
         int r = 0;
         for (size_t i = 0; i < settings_count && r >= 0; i++) {
@@ -360,7 +381,8 @@ int settings_help(struct buf *ret) {
                         continue;
                 char left[64];
                 snprintf(left, sizeof left, "--%s%s", s->flag, s->type == SETTING_BOOL ? "" : " VALUE");
-                r = buf_printf(ret, "  %-24s %.60s%s\n", left, s->doc, strlen(s->doc) > 60 ? "..." : "");
+                buf_printf(ret, "  %-*s ", HELP_LEFT, left);
+                r = wrapped(ret, s->doc, HELP_LEFT + 3);
         }
         return r;
 }
