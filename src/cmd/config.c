@@ -16,7 +16,7 @@ static int load(struct engine_config *cfg, int argc, char **argv, enum settings_
                 }
                 r = settings_flag(cfg, argc, argv, &i, e);
                 if (r == 0)
-                        return error_say(e, -EINVAL, "unknown option '%.100s'", argv[i]);
+                        return error_say(e, -EINVAL, "unknown option '%.100s'; --help lists them all", argv[i]);
         }
         return r < 0 ? r : settings_check(cfg, e);
 }

@@ -122,12 +122,12 @@ static void tests(FILE *to, const struct json *record) {
 static void patches(FILE *to, const struct json *record) {
         struct json rung, list;
         label(to, "patch");
-        fputs(is_true(record, "patch_applied") ? "applied" : "did not apply", to);
+        fputs(is_true(record, "patch_applied") ? "applied" : "not applied", to);
         if (get(record, "patch_rung", &rung)) {
                 fputs(", ", to);
                 put_string(to, &rung);
         }
-        fputs(is_true(record, "test_patch_applied") ? "; test patch applied\n" : "; test patch did not apply\n", to);
+        fputs(is_true(record, "test_patch_applied") ? "; test patch applied\n" : "; test patch not applied\n", to);
         if (get(record, "restored", &list))
                 items(to, "restored", &list, "");
 }

@@ -172,7 +172,7 @@ int score_options_parse(struct score_options *o, int argc, char **argv, struct e
                 for (size_t k = 0; k < ARRAY_SIZE(flags) && !f; k++)
                         if (strcmp(flags[k].name, argv[i]) == 0)
                                 f = &flags[k];
-                r = f ? take_flag(o, f, argc, argv, &i, e) : error_say(e, -EINVAL, "unknown option '%.100s'", argv[i]);
+                r = f ? take_flag(o, f, argc, argv, &i, e) : error_say(e, -EINVAL, "unknown option '%.100s'; --help lists them all", argv[i]);
         }
         return r < 0 || o->help ? r : check(o, e);
 }

@@ -170,8 +170,8 @@ static void set_up(struct tree_build *b, const struct box_result *r) {
                 return;
         }
         tail_of(r->err, tail);
-        error_say(&b->error, -EIO, WIFSIGNALED(st) ? "setup_command was killed by signal %d: %s" : "setup_command exited with status %d: %s",
-                  WIFSIGNALED(st) ? WTERMSIG(st) : WEXITSTATUS(st), tail);
+        error_say(&b->error, -EIO, WIFSIGNALED(st) ? "setup_command was killed by signal %d%s%s" : "setup_command exited with status %d%s%s",
+                  WIFSIGNALED(st) ? WTERMSIG(st) : WEXITSTATUS(st), *tail ? ": " : " and said nothing", tail);
         give_up(b, TREE_SETUP_FAILED);
 }
 

@@ -64,7 +64,10 @@ static bool allowed(const struct tree_store *ts, const char *path) {
  * a repository that does not exist, which is an outcome, from one that is refused, which is a bad request. */
 static int open_local(const struct tree_store *ts, struct repo_url *u, int *ret_fd, struct error *e) {
         char link[64], real[PATH_MAX], refusal[ERROR_TEXT_MAX];
-        snprintf(refusal, sizeof refusal, "repo_url: %.400s is not a directory that may be read here", u->path);
+        if (!ts->roots && !ts->any_readable_path)
+                snprintf(refusal, sizeof refusal, "repo_url: a local repository needs the setting repo.roots, since others can reach this daemon");
+        else
+                snprintf(refusal, sizeof refusal, "repo_url: %.400s is not a directory that may be read here", u->path);
         bool given = ts->local_repo && strcmp(u->path, ts->local_repo) == 0;
         _cleanup_close_ int fd = given ? fcntl(ts->local_repo_fd, F_DUPFD_CLOEXEC, 3) : open(u->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
         if (fd < 0 && errno == ENOENT && !ts->roots && allowed(ts, u->path))

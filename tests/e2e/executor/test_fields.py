@@ -47,6 +47,7 @@ def test_setup_runs_once_and_stays(run):
 
 @pytest.mark.parametrize("fields, code", [
     ({"setup_command": "echo the-reason >&2; exit 3"}, "setup_failed"),
+    ({"setup_command": "false"}, "setup_failed"),
     ({"setup_command": "sleep 1000", "setup_timeout": 1}, "setup_timeout"),
     ({"image": "/nonexistent"}, "image_not_found"),
     ({"image": "nosuch:latest"}, "image_not_found"),
@@ -61,7 +62,7 @@ def test_what_is_not_there_has_a_name(run, daemon, fields, code):
     assert record["error"]["code"] == code and record["error"]["message"], record
     assert record["error"]["message"] in record["stderr"]
     if code == "setup_failed":
-        assert "the-reason" in record["stderr"]
+        assert ("the-reason" if "reason" in fields["setup_command"] else "status 1 and said nothing") in record["stderr"]
 
 
 def test_repo_path(run):

@@ -372,7 +372,9 @@ static void a_directory_that_was_opened_beforehand_is_allowed_and_no_other(void 
         assert_int_equal(tree_store_open(&loop, fake_spawner(), &cfg, &store, NULL), 0);
         close(fd);
         assert_int_equal(tree_url_check(store, given, "HEAD", NULL), 0);
-        assert_int_equal(tree_url_check(store, beside, "HEAD", NULL), -EINVAL);
+        struct error e = { 0 };
+        assert_int_equal(tree_url_check(store, beside, "HEAD", &e), -EINVAL);
+        assert_non_null(strstr(e.text, "repo.roots"));
         assert_int_equal(tree_url_check(store, repo, "HEAD", NULL), -EINVAL);
         run();
 }
