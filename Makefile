@@ -2,9 +2,10 @@
 BUILD ?= build
 MESON_FLAGS ?=
 
-.PHONY: all deps demo test test-unit test-e2e test-real test-vm bench check clean
+.PHONY: all deps demo test test-unit test-e2e test-real test-vm bench check clean help
 
 all: $(BUILD)/build.ninja ## build $(BUILD)/brig
+	@echo "building $(BUILD)/brig"
 	@ninja -C $(BUILD) src/cmd/brig >$(BUILD)/make.log 2>&1 || { cat $(BUILD)/make.log; exit 1; }
 	@ln -sf src/cmd/brig $(BUILD)/brig
 	@echo "built $(BUILD)/brig"
@@ -17,15 +18,16 @@ deps: ## install the packages that building, testing and measuring need
 	@tools/install-deps.sh all
 
 demo: all ## score three patches of a small library, from an empty machine
+	@tools/install-deps.sh build
 	@BRIG=$(BUILD)/brig tools/demo.sh
 
 test: deps all check ## every test; the last line says how many passed
 	@tools/run-tests.py --build $(BUILD)
 
-test-unit: deps all
+test-unit: deps all ## cmocka programs and replayed fuzz corpora
 	@tools/run-tests.py --build $(BUILD) unit
 
-test-e2e: deps all
+test-e2e: deps all ## pytest against the real daemon
 	@tools/run-tests.py --build $(BUILD) e2e
 
 test-real: deps all ## tasks made from releases of well-known packages
@@ -41,7 +43,7 @@ bench: deps all ## measure, and write docs/benchmarks.md
 check: ## rules of the source that no compiler checks
 	@tools/check-includes.py
 
-clean:
+clean: ## remove $(BUILD)
 	@rm -rf $(BUILD)
 
 help: ## this list
