@@ -188,8 +188,11 @@ def test_inside_a_directory_may_be_named_whatever_the_operators_roots(alone):
     assert done.returncode == 0, done.stderr
 
 
+SECONDS = f"1{os.getpid()}"         # no other test's sleep on this machine
+
+
 def interrupted(score, ready):
-    process = subprocess.Popen([BRIG, "score", "--repo", score.repository.path, "--patch", score.patch, "--command", "sleep 100"],
+    process = subprocess.Popen([BRIG, "score", "--repo", score.repository.path, "--patch", score.patch, "--command", f"sleep {SECONDS}"],
                                env=score.variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     ready()
     process.send_signal(signal.SIGINT)
@@ -204,7 +207,7 @@ def test_an_interrupt_cancels_the_task_at_the_daemon(score):
 
 def test_an_interrupt_ends_the_engine_inside(alone):
     def runs():
-        return [argv for _, _, argv in brigd.processes() if argv[:2] == [b"sleep", b"100"]]
+        return [argv for _, _, argv in brigd.processes() if argv[:2] == [b"sleep", SECONDS.encode()]]
     interrupted(alone, lambda: brigd.until(runs, "the command runs"))
     assert not runs()
 
