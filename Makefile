@@ -12,7 +12,7 @@ all: $(BUILD)/build.ninja ## build $(BUILD)/brig
 
 $(BUILD)/build.ninja:
 	@tools/install-deps.sh build
-	@meson setup $(BUILD) $(MESON_FLAGS) >/dev/null
+	@meson setup $(BUILD) $(MESON_FLAGS) >$(BUILD).log 2>&1 && rm $(BUILD).log || { cat $(BUILD).log; rm -f $(BUILD).log; exit 1; }
 
 deps: ## install the packages that building, testing and measuring need
 	@tools/install-deps.sh all
