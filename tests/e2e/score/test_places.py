@@ -16,3 +16,8 @@ def test_restoring_and_diffing_work_wherever_the_tree_stands(score, calc, where,
     assert "conftest.py" in str(r["restored"]) and "runner_config_changed" in kinds(r)
     assert "return a + b" in r["patch_diff"] and "test_add" not in r["patch_diff"]
     assert "made.py" not in r["patch_diff"] and "+# set up" not in r["patch_diff"]      # the set-up's, not the agent's
+
+
+def test_a_set_up_that_fails_says_how_long_it_took(score, calc):
+    r = score(calc, repo_path="/srv/tree", setup_command="sleep 1; exit 3", setup_network="none")
+    assert r["error"]["code"] == "setup_failed" and 1000 <= r["timing"]["prepare_ms"] <= r["execution_time"] * 1000 + 1
