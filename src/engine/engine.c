@@ -18,6 +18,7 @@
 #include "store/home.h"
 
 #define LAYER_CACHE_MAX (200ull << 30)
+#define MIRROR_CACHE_MAX (50ull << 30)
 #define LOG_FILE "task_executor.log"
 
 struct engine {
@@ -127,13 +128,15 @@ static int open_stores(struct engine *en, struct error *e) {
         if (r < 0)
                 return r;
         struct tree_store_config tc = {
-                .home = cfg->home, .max_bytes = cfg->layer_cache_bytes, .repo_roots = (const char *const *)cfg->repo_roots,
+                .home = cfg->home, .max_bytes = cfg->layer_cache_bytes, .mirror_max_bytes = cfg->mirror_cache_bytes, .repo_roots = (const char *const *)cfg->repo_roots,
                 .any_readable_path = !cfg->repo_roots && settings_listens_on_loopback(cfg),
                 .local_repo = cfg->local_repo, .local_repo_fd = en->local_repo_fd,
         };
         struct statvfs v;
         if (tc.max_bytes == 0)
                 tc.max_bytes = fstatvfs(en->home.dirfd, &v) == 0 ? MIN2((uint64_t)LAYER_CACHE_MAX, (uint64_t)v.f_blocks * v.f_frsize / 2) : LAYER_CACHE_MAX;
+        if (tc.mirror_max_bytes == 0)
+                tc.mirror_max_bytes = fstatvfs(en->home.dirfd, &v) == 0 ? MIN2((uint64_t)MIRROR_CACHE_MAX, (uint64_t)v.f_blocks * v.f_frsize / 4) : MIRROR_CACHE_MAX;
         return tree_store_open(en->loop, en->spawner, &tc, &en->trees, e);
 }
 

@@ -41,6 +41,7 @@ struct engine_config {
                                             * allowed whatever the roots say; NULL without */
         char **image_roots;                /* NULL = none */
         uint64_t layer_cache_bytes;        /* 0 = by the disk, see settings_layer_cache */
+        uint64_t mirror_cache_bytes;       /* 0 = by the disk */
         uint64_t low_water_bytes, ballast_bytes;
         uint64_t id_base;
         char *user;

@@ -47,6 +47,8 @@ const struct setting settings_table[] = {
           "Directories, separated by colons, below which an `image` may be a directory. The built-in image `host` needs none." },
         { "store", "layer_cache", "layer-cache", { "DOCKYARD_SANDBOX_IMAGE_CACHE_MAX_GB" }, SETTING_BYTES, AT(layer_cache_bytes), "bytes", "0", 0, 1024 * TIB, NULL, false,
           "Bytes of prepared layers to keep; beyond it the least recently used go. 0 = 200 GiB or half of the file system, whichever is less. (The compatibility name counts GiB.)" },
+        { "store", "mirror_cache", "mirror-cache", { NULL }, SETTING_BYTES, AT(mirror_cache_bytes), "bytes", "0", 0, 1024 * TIB, NULL, false,
+          "Bytes of repositories' mirrors to keep; beyond it the least recently used go, never one in use. 0 = 50 GiB or a quarter of the file system, whichever is less." },
         { "store", "low_water", "low-water", { NULL }, SETTING_BYTES, AT(low_water_bytes), "bytes", "256M", 0, TIB, NULL, false,
           "Below this much free space in the home nothing is admitted: 503 `disk_full`." },
         { "store", "ballast", "ballast", { NULL }, SETTING_BYTES, AT(ballast_bytes), "bytes", "64M", 0, 64 * GIB, NULL, false,

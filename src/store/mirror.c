@@ -16,6 +16,7 @@
 #include "store/box.h"
 #include "store/git_env.h"
 #include "store/mirror.h"
+#include "store/mirror_sizes.h"
 
 #define MIRROR_MEMORY (2ull << 30)
 #define DISK_RESERVE (64ull << 20)      /* less than this free after a failure: the disk was the reason */
@@ -32,7 +33,7 @@ struct mirror_ticket {
         void *user;
 };
 
-enum mirror_state { MIRROR_IDLE, MIRROR_MAKING, MIRROR_FETCHING, MIRROR_JOINING, MIRROR_CLEANING };
+enum mirror_state { MIRROR_IDLE, MIRROR_MAKING, MIRROR_FETCHING, MIRROR_JOINING, MIRROR_CLEANING, MIRROR_REMOVING };
 
 struct mirror {
         struct map_node node;
@@ -41,6 +42,7 @@ struct mirror {
         enum mirror_state state;
         struct mirror_ticket *queue, *lead;    /* lead: whose words the run uses; stays in the queue as long as the run */
         struct box *box;
+        unsigned holds;            /* checkouts that read it */
         bool dirty;                /* something may lie in the quarantine */
         bool finishing;            /* callbacks are being run */
         bool unwanted;             /* the run was cancelled: nobody joins it any more */
@@ -51,6 +53,7 @@ struct mirror_store {
         struct spawner *spawner;
         struct map mirrors;
         int home_fd, state_fd;
+        uint64_t max_bytes;
         char **env;
         bool closing;
         void (*closed)(void *user);
@@ -81,6 +84,7 @@ int mirror_store_open(struct spawner *sp, const struct mirror_store_config *cfg,
                 return error_set(e, -ENOMEM, "mirrors");
         ms->spawner = sp;
         ms->state_fd = -1;
+        ms->max_bytes = cfg->max_bytes;
         ms->home_fd = open(cfg->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         ms->env = git_env(cfg->fetch_env);
         int r = ms->home_fd < 0 ? -errno : ms->env ? map_init(&ms->mirrors, mirror_key) : -ENOMEM;
@@ -266,6 +270,15 @@ static enum mirror_end judge(struct mirror *m, const struct box_result *r, const
         return disk_or(m, MIRROR_FAILED);
 }
 
+/* "size KIB", the join's last word. */
+static void note_size(struct mirror *m, const char *out) {
+        if (strncmp(out, "size ", 5) != 0)
+                return;
+        int r = mirror_size_put(m->store->state_fd, m->id, strtoull(out + 5, NULL, 10));
+        if (r < 0)
+                log_event(LOG_WARN, "mirror.size_not_kept", "mirror", m->id, "error", strerrordesc_np(-r), NULL);
+}
+
 static void joined(const struct box_result *r, void *user) {
         struct mirror *m = user;
         const char *what;
@@ -273,9 +286,10 @@ static void joined(const struct box_result *r, void *user) {
         enum mirror_end end = judge(m, r, &what);
         if (r->end == BOX_FAILED)
                 finish(m, disk_or(m, MIRROR_FAILED), &r->error);
-        else if (end == MIRROR_OK)
+        else if (end == MIRROR_OK) {
+                note_size(m, r->out);
                 finish(m, MIRROR_OK, NULL);
-        else
+        } else
                 finish_text(m, end, what, r->err);
 }
 
@@ -347,6 +361,7 @@ static void fetched(const struct box_result *r, void *user) {
                 start_join(m);
         else {
                 m->dirty = false;
+                mirror_size_used(m->store->state_fd, m->id);
                 finish(m, MIRROR_OK, NULL);
         }
 }
@@ -426,10 +441,13 @@ static void mirror_made(int r, const struct error *e, void *user) {
         finish(m, disk_or(m, MIRROR_FAILED), e);
 }
 
+static void trim(struct mirror_store *ms);
+
 static void mirror_free(struct mirror *m) {
         struct mirror_store *ms = m->store;
         map_remove(&ms->mirrors, &m->node);
         free(m);
+        trim(ms);
         store_maybe_free(ms);
 }
 
@@ -449,7 +467,8 @@ static void mirror_next(struct mirror *m) {
         if (m->state != MIRROR_IDLE || m->finishing)
                 return;
         if (!m->queue) {
-                mirror_free(m);
+                if (m->holds == 0)
+                        mirror_free(m);
                 return;
         }
         int r = run_start(m);
@@ -460,20 +479,67 @@ static void mirror_next(struct mirror *m) {
         }
 }
 
-static struct mirror *mirror_get(struct mirror_store *ms, const struct repo_url *url) {
-        char id[65];
-        mirror_id(url, id);
-        struct map_node *n = map_find(&ms->mirrors, id);
-        if (n)
-                return container_of(n, struct mirror, node);
+static struct mirror *mirror_new(struct mirror_store *ms, const char *id) {
         struct mirror *m = calloc(1, sizeof *m);
         if (!m)
                 return NULL;
         m->store = ms;
-        memcpy(m->id, id, sizeof id);
-        hash_of("incoming", url->canonical, m->incoming);
+        memcpy(m->id, id, sizeof m->id);
         ASSERT(map_add(&ms->mirrors, &m->node) == 0);
         return m;
+}
+
+static struct mirror *mirror_get(struct mirror_store *ms, const struct repo_url *url) {
+        char id[65];
+        mirror_id(url, id);
+        struct map_node *n = map_find(&ms->mirrors, id);
+        struct mirror *m = n ? container_of(n, struct mirror, node) : mirror_new(ms, id);
+        if (m)
+                hash_of("incoming", url->canonical, m->incoming);
+        return m;
+}
+
+/* ---- the bound ---- */
+
+struct mirror *mirror_hold(struct mirror_store *ms, const struct repo_url *url) {
+        struct mirror *m = mirror_get(ms, url);
+        if (m)
+                m->holds++;
+        return m;
+}
+
+void mirror_drop(struct mirror *m) {
+        if (!m)
+                return;
+        m->holds--;
+        mirror_next(m);
+}
+
+/* What is in the map has work to do, is held, or is being removed. */
+static bool is_busy(const char *id, void *user) { return map_find(&((struct mirror_store *)user)->mirrors, id) != NULL; }
+
+static void evicted(int r, const struct error *e, void *user) {
+        struct mirror *m = user;
+        log_event(r < 0 ? LOG_WARN : LOG_INFO, r < 0 ? "mirror.not_removed" : "mirror.removed", "mirror", m->id, "error", r < 0 && e ? e->text : "", NULL);
+        mirror_size_forget(m->store->state_fd, m->id);
+        m->state = MIRROR_IDLE;
+        mirror_next(m);                          /* somebody may have asked for it meanwhile; if not, the next one goes */
+}
+
+/* Whenever a mirror comes to rest: the least recently used go, one at a time, until the rest fits. */
+static void trim(struct mirror_store *ms) {
+        char id[65];
+        uint64_t total;
+        if (ms->closing || ms->max_bytes == 0 || mirror_size_oldest(ms->state_fd, is_busy, ms, id, &total) != 1 || total <= ms->max_bytes)
+                return;
+        struct mirror *m = mirror_new(ms, id);
+        if (!m)
+                return;
+        m->state = MIRROR_REMOVING;
+        if (mirrors_remove(ms->spawner, id, evicted, m) < 0) {
+                map_remove(&ms->mirrors, &m->node);
+                free(m);
+        }
 }
 
 static char *copy(const char *s, int *r) {
@@ -522,7 +588,7 @@ int mirror_ensure(struct mirror_store *ms, const struct repo_url *url, int sourc
         if (r < 0) {                             /* it was the only one, else the mirror would not be idle */
                 m->queue = NULL;
                 ticket_free(t);
-                mirror_free(m);
+                mirror_next(m);
                 return error_set(e, r, "ask for a commit");
         }
         *ret = t;

@@ -1,4 +1,4 @@
-/* Mirrors: one bare repository per canonical address, which only ever grows, and the one way to a commit hash.
+/* Mirrors: one bare repository per canonical address, which grows until it is removed, and the one way to a commit hash.
  *
  * A request names a commit; the answer is its hash, and the promise that the mirror holds it. Work on one mirror is serial:
  *
@@ -23,6 +23,7 @@ enum mirror_end { MIRROR_OK, MIRROR_UNREACHABLE, MIRROR_NO_COMMIT, MIRROR_DISK_F
 struct mirror_store_config {
         const char *home;                      /* BRIG_HOME: what the daemon remembers of mirrors is in trees/ below it */
         const char *const *fetch_env;          /* may be NULL */
+        uint64_t max_bytes;                    /* beyond it the least recently used go, never one in use; 0 = no bound */
 };
 int mirror_store_open(struct spawner *sp, const struct mirror_store_config *cfg, struct mirror_store **ret, struct error *e);
 /* Cancels everything; `done` once no sandbox is left, then it is freed. */
@@ -37,4 +38,8 @@ typedef void (*mirror_done)(enum mirror_end end, const char *commit, const struc
 /* `source_fd`: REPO_LOCAL's directory, duplicated; else -1. `url` is copied. */
 int mirror_ensure(struct mirror_store *ms, const struct repo_url *url, int source_fd, const char *commit, mirror_done done, void *user,
                   struct mirror_ticket **ret, struct error *e);
+/* While it is held a mirror is not removed. Held from the callback of mirror_ensure on, before it returns. NULL: no memory. */
+struct mirror;
+struct mirror *mirror_hold(struct mirror_store *ms, const struct repo_url *url);
+void mirror_drop(struct mirror *m);            /* NULL is nothing */
 void mirror_cancel(struct mirror_ticket *t);   /* the callback will not run */

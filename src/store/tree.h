@@ -53,6 +53,7 @@ void tree_release(struct tree_store *ts, struct tree *t);    /* layers become ev
 struct tree_store_config {
         const char *home;
         uint64_t max_bytes;                    /* of layers, LRU, never one in use */
+        uint64_t mirror_max_bytes;             /* the same of mirrors; 0 = no bound */
         const char *const *repo_roots;         /* BRIG_REPO_ROOTS; NULL = default rule */
         bool any_readable_path;                /* default rule: loopback only; the CLI's own --repo */
         /* One more directory that may be read, opened by somebody who may (root, before it became the daemon): the path as a

@@ -25,6 +25,7 @@ struct tree_build {
         struct layer_manifest m;           /* of the layer being made */
         struct tree_ticket *waiting;
         struct cached_layer *below;        /* LAYER_SETUP: the tree, in use while this runs */
+        struct mirror *mirror;             /* LAYER_TREE: held while this runs */
         struct box *box;
         bool running, cancelled;
         enum tree_failure failure;         /* while not running: what came of it */
@@ -62,6 +63,7 @@ static void settle(struct tree_build *b, bool remember) {
         struct error e = b->error;
         if (b->below)
                 cached_layer_unuse(TAKE_PTR(b->below));
+        mirror_drop(TAKE_PTR(b->mirror));
         b->running = false;
         b->failed_ms = now_ms();
         for (t = waiting; t; t = t->next_waiting) {
@@ -233,6 +235,8 @@ static int start_checkout(struct tree_build *b, const struct tree_ticket *t, str
         if (r == 0)
                 r = env ? box_start(b->store->spawner, &spec, box_gone, b, &b->box, e) : error_set(e, -ENOMEM, "start a checkout");
         strv_free(env);
+        if (r == 0)
+                b->mirror = mirror_hold(t->store->mirrors, &t->url);
         return r;
 }
 

@@ -38,3 +38,5 @@ git -C "$mirror" rev-parse --verify -q "$want^{commit}" >/dev/null || { echo "th
                 case $type in commit|tag) echo "update refs/keep/$hash $hash" ;; esac
         done | git -C "$mirror" update-ref --stdin || ours "the mirror's references cannot be written"
 git -C "$mirror" pack-refs --all || ours "the mirror's references cannot be packed"
+kib=$(du -sk /mirror) && echo "size ${kib%%[!0-9]*}"
+exit 0
