@@ -508,7 +508,7 @@ int cell_build(struct spawn *sp, struct cell *c, struct fault *f) {
         if (strcmp(c->spec.image, IMAGE_HOST) != 0) {
                 r = open_image(sp, c->spec.image, &b->image);
                 if (r < 0)
-                        fault_set(f, "open the image", r);
+                        fault_set(f, SANDBOX_STEP_IMAGE, r);
         }
         int (*const steps[])(struct build *) = {
                 make_group, make_upper, collect_lowers,

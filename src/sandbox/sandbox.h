@@ -50,6 +50,8 @@ struct sandbox_usage {             /* a value that the kernel could not give is 
 
 /* ---- what a sandbox is made of ------------------------------------------------------------------------------ */
 
+#define SANDBOX_STEP_IMAGE "open the image"   /* the step that fails where the image is not there for us */
+
 enum sandbox_profile {
         PROFILE_SCORE,     /* no-new-privs, CHOWN DAC_OVERRIDE FOWNER SETUID SETGID KILL at most */
         PROFILE_SETUP,     /* root inside must be able to install packages: a container runtime's set minus MKNOD, NET_RAW */

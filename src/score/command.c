@@ -260,12 +260,26 @@ static int parse_text(const struct score_request *q, struct command *c) {
         return 0;
 }
 
+static bool is_given(const struct score_request *q) {
+        return q->test_command[strspn(q->test_command, " \t\r\n")];
+}
+
+/* For a request without a command; NULL: there is none that we could launch. */
+static const struct framework *framework_to_build(const struct score_request *q) {
+        const char *const *first = (const char *const *)(strv_len((const char *const *)q->fail_to_pass) ? q->fail_to_pass : q->pass_to_pass);
+        const struct framework *f = q->test_framework[0] ? framework_by_name(q->test_framework) : first ? framework_of_ids(first) : NULL;
+        return f && f->launched ? f : NULL;
+}
+
+bool command_is_known(const struct score_request *q) {
+        return is_given(q) || framework_to_build(q);
+}
+
 /* Words for ids without a command. The ids themselves go in the plan's list, not here: see run.h. */
 static int build(const struct score_request *q, struct command *c) {
-        const char *const *first = (const char *const *)(strv_len((const char *const *)q->fail_to_pass) ? q->fail_to_pass : q->pass_to_pass);
         c->kind = COMMAND_BUILT;
-        c->framework = q->test_framework[0] ? framework_by_name(q->test_framework) : first ? framework_of_ids(first) : NULL;
-        if (!c->framework || !c->framework->launched)
+        c->framework = framework_to_build(q);
+        if (!c->framework)
                 return -EINVAL;
         const char *const words[] = {"python3", "-m", c->framework->name};
         c->argv = calloc(ARRAY_SIZE(words) + 1, sizeof(*c->argv));
@@ -280,7 +294,7 @@ int command_parse(const struct score_request *q, struct command *ret, struct err
         struct command c = {.kind = COMMAND_LAUNCHED, .text = strdup(q->test_command)};
         int r = c.text ? 0 : -ENOMEM;
         if (r == 0)
-                r = q->test_command[strspn(q->test_command, " \t\r\n")] ? parse_text(q, &c) : build(q, &c);
+                r = is_given(q) ? parse_text(q, &c) : build(q, &c);
         if (r < 0) {
                 command_release(&c);
                 return r == -EINVAL ? error_say(e, r, "test_command: missing, and no test_framework or ids to build one from")

@@ -37,6 +37,8 @@ struct command {
 /* 0, -ENOMEM, or -EINVAL when there is neither command nor framework nor ids. The request is only read. */
 int command_parse(const struct score_request *q, struct command *ret, struct error *e);
 void command_release(struct command *c);
+/* Whether the request says what to run: a command, or a framework or ids that one can be built from. */
+bool command_is_known(const struct score_request *q);
 
 /* Splits like a shell. 0: *ret is a NULL-terminated list to be freed with strv_free, redirections in `redirects`; 1: shell
  * syntax, nothing returned; -ENOMEM. */

@@ -3,6 +3,7 @@
 
 #include "base/redact.h"
 #include "base/strv.h"
+#include "score/command.h"
 #include "score/request_parse.h"
 
 static const char *const patch_mode_names[] = { "repair", "strict", "ladder" };
@@ -154,22 +155,29 @@ static bool has_control(const char *s) {
         return false;
 }
 
-/* Absolute, not "/", no empty, "." or ".." components, and not where the sandbox keeps file systems of its own. */
-static bool repo_path_is_sane(const char *p) {
-        static const char *const reserved[] = { "proc", "sys", "dev", "run" };
+/* Absolute, not "/", no empty, "." or ".." components. */
+static bool path_is_plain(const char *p) {
         if (p[0] != '/' || p[1] == 0 || has_control(p))
                 return false;
-        for (size_t i = 0; i < ARRAY_SIZE(reserved); i++) {
-                size_t n = strlen(reserved[i]);
-                if (strncmp(p + 1, reserved[i], n) == 0 && (p[1 + n] == '/' || p[1 + n] == 0))
-                        return false;
-        }
         while (*p) {
                 p++;
                 size_t n = strcspn(p, "/");
                 if (n == 0 || n > 255 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
                         return false;
                 p += n;
+        }
+        return true;
+}
+
+/* And not where the sandbox keeps file systems of its own. */
+static bool repo_path_is_sane(const char *p) {
+        static const char *const reserved[] = { "proc", "sys", "dev", "run" };
+        if (!path_is_plain(p))
+                return false;
+        for (size_t i = 0; i < ARRAY_SIZE(reserved); i++) {
+                size_t n = strlen(reserved[i]);
+                if (strncmp(p + 1, reserved[i], n) == 0 && (p[1 + n] == '/' || p[1 + n] == 0))
+                        return false;
         }
         return true;
 }
@@ -182,10 +190,12 @@ static int check_values(struct score_request *q, struct error *e) {
                 return fault(e, "repo_url", "not the URL of a repository");
         if (q->base_commit[0] == '-' || has_control(q->base_commit) || strchr(q->base_commit, ' '))
                 return fault(e, "base_commit", "not the name of a commit");
-        if (has_control(q->image) || q->image[0] == '-')
+        if (has_control(q->image) || q->image[0] == '-' || (q->image[0] == '/' && !path_is_plain(q->image)))
                 return fault(e, "image", "expected host or an absolute path");
         if (!repo_path_is_sane(q->repo_path))
                 return fault(e, "repo_path", "expected an absolute path outside /proc, /sys, /dev and /run");
+        if (!command_is_known(q))
+                return fault(e, "test_command", "missing, and test_framework and ids do not say what to build one from");
         return 0;
 }
 

@@ -166,11 +166,22 @@ static void on_ready(struct sandbox *s, void *user) {
         start_apply(t);
 }
 
+static void image_is_out_of_reach(struct score_task *t, const struct error *e) {
+        char text[ERROR_TEXT_MAX + 64];
+        if (e->code == -EPERM)
+                snprintf(text, sizeof(text), "image %s: not below a directory of the setting image.roots", t->req.image);
+        else
+                snprintf(text, sizeof(text), "image %s: %s", t->req.image, e->text);
+        task_set_error(t, "image_not_found", text);
+}
+
 static void on_failed(struct sandbox *s, const char *step, const struct error *e, void *user) {
         struct score_task *t = user;
         char text[ERROR_TEXT_MAX + 64];
         snprintf(text, sizeof(text), "sandbox: %s: %s", step, e->text);
-        if (!t->ending)
+        if (!t->ending && strcmp(step, SANDBOX_STEP_IMAGE) == 0)
+                image_is_out_of_reach(t, e);
+        else if (!t->ending)
                 task_set_error(t, e->code == -ENOSPC ? "disk_full" : "internal", text);
         task_end(t);
 }

@@ -24,7 +24,7 @@ BAD = {
     "pass_to_pass": LIST,
     "test_framework": [*TEXT, "nosuch"],
     "run": [1, True, [], "all"],
-    "image": [*TEXT, "-x", "a\nb", TOO_LONG_NAME],
+    "image": [*TEXT, "-x", "a\nb", "/", "/a/../b", "/a//b", TOO_LONG_NAME],
     "repo_path": [*TEXT, "x", "/", "/a/../b", "/proc/x", "/dev", TOO_LONG_NAME],
     "tree": [1, True, [], "image", "x"],
     "setup_command": TEXT,
@@ -101,6 +101,12 @@ def test_a_body_must_be_an_object(daemon, body):
 def test_missing_fields_are_listed(daemon, request_, missing):
     answer = daemon.call("POST", "/task/submit", request_)
     assert (answer.status, answer.json) == (400, {"error": f"Missing required fields: {missing}"})
+
+
+@pytest.mark.parametrize("fields", [{"test_framework": "cargo"}, {"fail_to_pass": ["weird"]}])
+def test_what_no_command_can_be_built_from_is_refused(daemon, repository, fields):
+    answer = daemon.call("POST", "/task/submit", repository.request(test_command=None, **fields))
+    assert answer.status == 400 and "'test_command'" in answer.json["error"], answer
 
 
 def test_the_content_type_does_not_matter(daemon):

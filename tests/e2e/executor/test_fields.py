@@ -51,6 +51,7 @@ def test_setup_runs_once_and_stays(run):
     ({"setup_command": "sleep 1000", "setup_timeout": 1}, "setup_timeout"),
     ({"image": "/nonexistent"}, "image_not_found"),
     ({"image": "nosuch:latest"}, "image_not_found"),
+    ({"image": "/var/tmp"}, "image_not_found"),   # there, and not for us: the operator names no place for images
     ({"base_commit": "nosuchbranch"}, "commit_not_found"),
     ({"base_commit": "f" * 40}, "commit_not_found"),
     ({"repo_url": "http://127.0.0.1:1/r.git"}, "repo_unreachable"),

@@ -90,7 +90,7 @@ static void missing_fields_are_listed(void **state) {
 
 static void ids_or_a_framework_replace_the_command(void **state) {
         static const char *const good_ones[] = {
-                "{\"repo_url\":\"x\",\"fail_to_pass\":[\"a\"]}", "{\"repo_url\":\"x\",\"pass_to_pass\":[\"a\"]}", "{\"repo_url\":\"x\",\"test_framework\":\"pytest\"}",
+                "{\"repo_url\":\"x\",\"fail_to_pass\":[\"a.py::a\"]}", "{\"repo_url\":\"x\",\"pass_to_pass\":[\"a.py::a\"]}", "{\"repo_url\":\"x\",\"test_framework\":\"pytest\"}",
         };
         for (size_t i = 0; i < ARRAY_SIZE(good_ones); i++) {
                 struct score_request q;
