@@ -1,7 +1,11 @@
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/log.h"
@@ -9,6 +13,9 @@
 
 static _Atomic int lowest_level = LOG_INFO;
 static _Atomic int file_fd = -1;
+static char file_path[4096];
+static _Atomic uint64_t file_size, file_max;       /* 0: never turned over */
+static pthread_mutex_t turning = PTHREAD_MUTEX_INITIALIZER;
 static const char *const level_names[LOG_LEVEL_MAX] = { "debug", "info", "warn", "error" };
 
 void log_set_level(enum log_level lowest) {
@@ -16,11 +23,44 @@ void log_set_level(enum log_level lowest) {
 }
 
 int log_open_file(const char *path) {
+        if (snprintf(file_path, sizeof file_path, "%s", path) >= (int)sizeof file_path)
+                return -ENAMETOOLONG;
         int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
         if (fd < 0)
                 return -errno;
+        struct stat st;
+        file_size = fstat(fd, &st) == 0 ? (uint64_t)st.st_size : 0;
         fd_close(atomic_exchange(&file_fd, fd));
         return 0;
+}
+
+void log_limit_file(uint64_t bytes) {
+        file_max = bytes;
+}
+
+/* The descriptor keeps its number, so a thread that is about to write hits the old file or the new one, never another's. */
+static int turn_over(void) {
+        char old[sizeof file_path + 2];
+        snprintf(old, sizeof old, "%s.1", file_path);
+        if (rename(file_path, old) < 0)
+                return ftruncate(file_fd, 0) < 0 ? -errno : 0;  /* a directory of somebody else's: bounded all the same */
+        int fd = open(file_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+        if (fd < 0)
+                return -errno; /* goes on in the old one, and tries again when it has grown as much again */
+        int r = dup3(fd, file_fd, O_CLOEXEC) < 0 ? -errno : 0;
+        fd_close(fd);
+        return r;
+}
+
+static void count(size_t written) {
+        uint64_t size = atomic_fetch_add(&file_size, written) + written, max = file_max;
+        if (max == 0 || size < max || pthread_mutex_trylock(&turning) != 0)
+                return;        /* small enough, or somebody is at it */
+        if (file_size >= max) {
+                (void)turn_over();
+                file_size = 0;
+        }
+        pthread_mutex_unlock(&turning);
 }
 
 static void add_value(struct buf *b, const char *v) {
@@ -68,8 +108,8 @@ void log_event(enum log_level level, const char *event, ...) {
         va_end(ap);
         buf_addc(&b, '\n');
         int fd = file_fd;
-        if (fd >= 0 && write(fd, b.data, b.len) < 0)
-                fd = -1;
+        if (fd >= 0 && write(fd, b.data, b.len) > 0)
+                count(b.len);
         if (write(STDERR_FILENO, b.data, b.len) < 0)
                 return; /* nowhere left to say it */
 }

@@ -7,6 +7,8 @@
  * value cannot forge a line. Values longer than LOG_VALUE_MAX are cut. Thread-safe (one write per line).
  * Never pass a secret: tokens and URLs with credentials are redacted by whoever holds them. */
 #pragma once
+#include <stdint.h>
+
 #include "base/macros.h"
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_LEVEL_MAX };
@@ -14,5 +16,8 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_LEVEL_MAX };
 
 void log_set_level(enum log_level lowest);
 int log_enabled(enum log_level level);    /* would log_event write? For lines whose values cost something */
-int log_open_file(const char *path);      /* appends; 0 or -errno; the previous file is closed */
+int log_open_file(const char *path);      /* appends; 0 or -errno; the previous file is closed. Before any other thread logs */
+/* A file that has grown to so many bytes becomes <path>.1, in place of the one before, and a new one begins: at most twice as
+ * much, and a line, is on disk. Where the directory may not be written the file is emptied instead. 0: no limit. */
+void log_limit_file(uint64_t bytes);
 void log_event(enum log_level level, const char *event, ...) __attribute__((sentinel));

@@ -13,6 +13,7 @@
 #include "engine/settings.h"
 
 #define TICK_MS 1000
+#define END_MS 20000               /* for the sandbox to go and the engine to close */
 #define WAIT_FOREVER_MS (30ull * 24 * 3600 * MS_PER_S)
 
 extern char **environ;
@@ -26,7 +27,7 @@ struct local {
         struct api api;
         struct prepared prepared;
         uv_signal_t interrupt, term;
-        uv_timer_t tick;
+        uv_timer_t tick, limit;
         struct engine_wait *wait;
         uint64_t since_ms;
         char id[37];
@@ -62,6 +63,15 @@ static void close_handles(struct local *l) {
         uv_close((uv_handle_t *)&l->interrupt, NULL);
         uv_close((uv_handle_t *)&l->term, NULL);
         uv_close((uv_handle_t *)&l->tick, NULL);
+        uv_close((uv_handle_t *)&l->limit, NULL);
+}
+
+/* The record, if there is one, was read: but a sandbox that does not go is our fault, and worth more than a verdict. Nothing of the
+ * engine can be freed; the spawner sees our socket close and removes what it has, or ends with it. */
+static void on_limit(uv_timer_t *t) {
+        struct local *l = t->data;
+        l->r = error_say(l->e, -ETIME, "the sandbox was not gone after %d s; what is left is removed by the next start", END_MS / 1000);
+        uv_stop(&l->loop);
 }
 
 static void drained(void *user) {
@@ -76,6 +86,7 @@ static void end(struct local *l, int r) {
         l->ending = true;
         l->r = r;
         progress_clear(l->run);
+        uv_timer_start(&l->limit, on_limit, END_MS, 0);
         engine_drain(l->api.engine, 0, drained, l);
 }
 
@@ -89,6 +100,7 @@ static void on_signal(uv_signal_t *s, int number) {
         if (l->interrupted)
                 _exit(128 + number);       /* the spawner, whose socket closes, removes the sandbox */
         l->interrupted = true;
+        uv_timer_start(&l->limit, on_limit, END_MS, 0);
         if (l->wait) {
                 engine_wait_cancel(l->wait);
                 l->wait = NULL;
@@ -138,7 +150,8 @@ static void start_handles(struct local *l) {
         uv_signal_init(&l->loop, &l->interrupt);
         uv_signal_init(&l->loop, &l->term);
         uv_timer_init(&l->loop, &l->tick);
-        l->interrupt.data = l->term.data = l->tick.data = l;
+        uv_timer_init(&l->loop, &l->limit);
+        l->interrupt.data = l->term.data = l->tick.data = l->limit.data = l;
         uv_signal_start(&l->interrupt, on_signal, SIGINT);
         uv_signal_start(&l->term, on_signal, SIGTERM);
         if (l->run->progress)

@@ -10,6 +10,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/strv.h"
 #include "engine/engine.h"
 #include "engine/privilege.h"
 #include "engine/settings.h"
@@ -64,8 +65,12 @@ static int make_places(struct engine *en, uid_t uid, gid_t gid, struct error *e)
         char path[4096];
         int r = 0;
         if (en->cfg->task_base_dir) {
-                if (access(en->cfg->task_base_dir, F_OK) < 0 && fs_mkdir_p(en->cfg->task_base_dir, 0755) < 0)
-                        return error_set(e, -errno, "make %s", en->cfg->task_base_dir);
+                r = access(en->cfg->task_base_dir, F_OK) < 0 ? fs_mkdir_p(en->cfg->task_base_dir, 0755) : -EEXIST;
+                if (r == 0 && lchown(en->cfg->task_base_dir, uid, gid) < 0)    /* made here: the log is turned over in it */
+                        r = -errno;
+                if (r < 0 && r != -EEXIST)
+                        return error_set(e, r, "make %s", en->cfg->task_base_dir);
+                r = 0;
         } else {
                 snprintf(path, sizeof path, "%s/log", en->cfg->home);
                 r = make_dir(path, uid, gid, 0755, e);
@@ -87,6 +92,16 @@ static int make_places(struct engine *en, uid_t uid, gid_t gid, struct error *e)
 
 static void spawner_lost(void *user);
 
+static int split_commas(const char *text, char ***ret) {
+        int r = 0;
+        for (const char *at = text; at && *at && r == 0;) {
+                size_t n = strcspn(at, ",");
+                r = strv_push_n(ret, at, n);
+                at += n + (at[n] == ',');
+        }
+        return r;
+}
+
 /* As root. Everything that needs a privilege, ever, is the spawner's after this. */
 static int start_privileged(struct engine *en, struct error *e) {
         const struct engine_config *cfg = en->cfg;
@@ -102,9 +117,13 @@ static int start_privileged(struct engine *en, struct error *e) {
                 r = make_places(en, uid, gid, e);
         if (r < 0)
                 return r;
+        _cleanup_strv_ char **allow = NULL;
+        r = split_commas(cfg->network_allow, &allow);
+        if (r < 0)
+                return error_set(e, r, "read the setting network.allow");
         struct spawner_config sc = {
                 .home = cfg->home, .image_roots = (const char *const *)cfg->image_roots, .id_base = (uint32_t)cfg->id_base,
-                .daemon_uid = uid, .daemon_gid = gid, .instance = en->home.instance,
+                .daemon_uid = uid, .daemon_gid = gid, .instance = en->home.instance, .network_allow = (const char *const *)allow,
         };
         if (cfg->local_repo) {
                 en->local_repo_fd = open(cfg->local_repo, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -165,6 +184,8 @@ static int open_tasks(struct engine *en, struct error *e) {
                 return error_set(e, -errno, "open %s", path);
         en->score = (struct score_env){ .loop = en->loop, .spawner = en->spawner, .trees = en->trees, .collections = collections_new(en->loop, en->spawner),
                                          .record_output_max = en->cfg->record_output_bytes };
+        if (!en->score.collections)
+                return error_set(e, -ENOMEM, "open the tasks");
         score_defaults_init(&en->defaults);
         en->defaults.network = (enum sandbox_network)en->cfg->task_network;
         struct tasks_config tc = {
@@ -182,6 +203,7 @@ static int start(struct engine *en, struct error *e) {
         char path[4096];
         log_path(en, path, sizeof path);
         log_set_level((enum log_level)en->cfg->log_level);
+        log_limit_file(en->cfg->log_max_bytes);
         r = log_open_file(path);
         if (r < 0)
                 return error_set(e, r, "open %s as user %u", path, (unsigned)getuid());

@@ -40,6 +40,7 @@ struct engine_config {
         char *local_repo;                  /* no setting: the directory that `brig score` was given, which root opens and which is
                                             * allowed whatever the roots say; NULL without */
         char **image_roots;                /* NULL = none */
+        char *network_allow;               /* IPv4 ranges separated by commas, which the spawner checks; NULL = none */
         uint64_t layer_cache_bytes;        /* 0 = by the disk, see settings_layer_cache */
         uint64_t mirror_cache_bytes;       /* 0 = by the disk */
         uint64_t low_water_bytes, ballast_bytes;
@@ -47,6 +48,7 @@ struct engine_config {
         char *user;
         uint64_t uid, gid;                 /* when there is no such user */
         int log_level;                     /* enum log_level */
+        uint64_t log_max_bytes;            /* 0 = no limit */
         struct setting_origin origin[SETTINGS_MAX];
 };
 

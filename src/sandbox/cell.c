@@ -413,7 +413,7 @@ static int make_network(struct build *b) {
         if (c->spec.network != NETWORK_OPEN)
                 return 0;
         if (!sp->network) {
-                const struct network_config cfg = { .instance = sp->instance };
+                const struct network_config cfg = { .instance = sp->instance, .allow = (const char *const *)sp->network_allow };
                 r = network_open(&cfg, &sp->network, &b->f->error);
         }
         if (r == 0)

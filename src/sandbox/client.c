@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "sandbox/client.h"
 
 #define HELLO_TIMEOUT_MS 60000         /* the first start of a machine copies the host image's skeleton */
@@ -81,6 +82,18 @@ void client_ref_drop(struct spawner *sp, uint64_t ref) {
 
 static void update_poll(struct spawner *sp);
 
+/* It gives itself SPAWNER_LOST_S; one that is stopped or hangs in the kernel must not hang the daemon too. What it has is then
+ * removed when it goes, or by the sweep of the next start. */
+static void await_end(struct spawner *sp) {
+        struct pollfd p = { .fd = sp->pidfd, .events = POLLIN };
+        uint64_t until = now_ms() + (SPAWNER_LOST_S + 2) * 1000, now;
+        int r = -1;
+        while (r < 0 && (now = now_ms()) < until && ((r = poll(&p, 1, (int)(until - now))) >= 0 || errno == EINTR))
+                ;
+        if (r != 0)
+                (void)waitpid(sp->pid, NULL, WNOHANG);
+}
+
 static void on_lost(struct spawner *sp) {
         if (sp->dead)
                 return;
@@ -89,8 +102,7 @@ static void on_lost(struct spawner *sp) {
         /* End of file is what makes a living one clean up and exit; the unprivileged daemon could not kill it, or wait for it
          * before it has let go of the socket. */
         shutdown(sp->channel.fd, SHUT_RDWR);
-        while (waitpid(sp->pid, NULL, 0) < 0 && errno == EINTR)
-                ;
+        await_end(sp);
         sandbox_all_lost(sp);
         if (sp->stopping) {
                 if (sp->stopped)
@@ -169,6 +181,8 @@ static int send_config(struct spawner *sp, const struct spawner_config *cfg) {
                 r = wire_put_u32(&b, cfg->daemon_gid);
         if (r == 0)
                 r = wire_put_strv(&b, cfg->image_roots);
+        if (r == 0)
+                r = wire_put_strv(&b, cfg->network_allow);
         return r < 0 ? r : channel_send(&sp->channel, REQ_HELLO, 0, 0, &b, NULL, 0);
 }
 

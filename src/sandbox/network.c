@@ -36,6 +36,12 @@ static int parse_allow(struct network *n, const char *const *allow, struct error
         return 0;
 }
 
+int network_allow_check(const char *cidr) {
+        uint32_t address;
+        unsigned prefix;
+        return network_cidr_parse(cidr, &address, &prefix);
+}
+
 /* Name servers of a resolv.conf; IPv6 ones cannot be reached from a sandbox. */
 static void read_resolvers(struct network *n, const char *path) {
         _cleanup_buf_ struct buf b = BUF_INIT(RESOLV_MAX);

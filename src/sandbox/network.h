@@ -40,6 +40,7 @@ void network_close(struct network *n);         /* links, table, forwarding as it
 int network_attach(struct network *n, int netns_fd, struct network_link *ret, struct error *e);
 /* Removes the link, without waiting for the kernel: -EBUSY until it says that the link is gone, then 0. Call again. */
 int network_detach(struct network *n, const struct network_link *l);
+int network_allow_check(const char *cidr);     /* -EINVAL: `allow` does not take it */
 int network_resolv_conf(const struct network *n, struct buf *b);
 /* Removes links and table that an earlier process of the instance left; returns how many links. */
 int network_sweep(const char *instance, struct error *e);

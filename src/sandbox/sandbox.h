@@ -180,6 +180,7 @@ int exec_signal(struct sandbox_exec *x, int sig);    /* to the main process */
 struct spawner_config {
         const char *home;                    /* BRIG_HOME, absolute */
         const char *const *image_roots;      /* directories below which directory images may lie; NULL-terminated, may be NULL */
+        const char *const *network_allow;    /* IPv4 ranges that `open` may reach although private, NULL-terminated; may be NULL */
         uint32_t id_base;                    /* BRIG_ID_BASE: first host id of the ranges (a multiple of 65,536) */
         uint32_t daemon_uid, daemon_gid;     /* what the daemon becomes; the socket's other end is this user */
         const char *instance;                /* instance id ([0-9a-z]{1,32}): everything made on the machine carries it */
@@ -190,6 +191,7 @@ struct spawner_config {
 int spawner_start(uv_loop_t *loop, const struct spawner_config *cfg, struct spawner **ret, struct error *e);
 /* Fingerprint of the host image: 64 hex digits. */
 const char *spawner_image_digest(const struct spawner *sp);
+#define SPAWNER_LOST_S 20     /* once the daemon is gone it removes what it has, and ends within this time whatever happens */
 pid_t spawner_pid(const struct spawner *sp);
 const char *spawner_describe(const struct spawner *sp);     /* one line for the log: cgroup backend and controllers */
 /* `lost` runs once if the spawner dies: every sandbox is gone with it; the daemon records and exits. */

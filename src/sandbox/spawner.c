@@ -92,8 +92,21 @@ void spawner_send_failed(struct spawn *sp, uint64_t ref, uint64_t handle, const 
 
 /* ---- events ---- */
 
+static void give_up(int sig) { _exit(1); }
+
+/* Whatever does not go in time goes with us: we are PID 1. */
+static void bound_end(void) {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGALRM);
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+        signal(SIGALRM, give_up);
+        alarm(SPAWNER_LOST_S);
+}
+
 static int op_stop(struct spawn *sp, struct message *m, struct fault *f) {
         sp->stopping = true;
+        bound_end();
         cells_end_all(sp);
         return 0;
 }
@@ -126,10 +139,7 @@ static void on_channel(struct spawn *sp, struct watch *w, uint32_t events) {
                 spawner_send_failed(sp, m->ref, 0, &f);
 }
 
-static void on_child(struct spawn *sp, struct watch *w, uint32_t events) {
-        struct signalfd_siginfo info[8];
-        ssize_t drained = read(w->fd, info, sizeof info);
-        (void)drained;
+static void reap(struct spawn *sp) {
         for (;;) {
                 int status;
                 struct rusage ru;
@@ -141,12 +151,19 @@ static void on_child(struct spawn *sp, struct watch *w, uint32_t events) {
         }
 }
 
+static void on_child(struct spawn *sp, struct watch *w, uint32_t events) {
+        struct signalfd_siginfo info[8];
+        ssize_t drained = read(w->fd, info, sizeof info);
+        (void)drained;
+        reap(sp);
+}
+
 static void on_unmount(struct spawn *sp, struct watch *w, uint32_t events) {
         char space[4096] __attribute__((aligned(8)));
         ssize_t n = read(w->fd, space, sizeof space);
         for (ssize_t at = 0; at < n;) {
                 const struct inotify_event *ev = (const struct inotify_event *)(const void *)(space + at);
-                if (ev->mask & IN_UNMOUNT)
+                if (ev->mask & IN_UNMOUNT && !sp->deaf)
                         cell_unmounted(sp, ev->wd);
                 at += (ssize_t)(sizeof *ev + ev->len);
         }
@@ -154,7 +171,10 @@ static void on_unmount(struct spawn *sp, struct watch *w, uint32_t events) {
 
 static void on_timer(struct spawn *sp, struct watch *w, uint32_t events) {
         uint64_t n;
-        if (read(w->fd, &n, sizeof n) == sizeof n && cells_tick(sp))
+        if (read(w->fd, &n, sizeof n) != sizeof n)
+                return;
+        reap(sp);
+        if (cells_tick(sp))
                 timer_arm(sp, 100);
 }
 
@@ -185,6 +205,18 @@ static int open_loop(struct spawn *sp, int socket, struct error *e) {
         return r < 0 ? error_set(e, r, "watch the loop's descriptors") : 0;
 }
 
+/* What the firewall will be told later is checked now, so that a wrong one stops the start and not the first sandbox. */
+static int keep_allowed(struct spawn *sp, const char *const *allow, struct error *e) {
+        for (size_t i = 0; allow && allow[i]; i++) {
+                if (network_allow_check(allow[i]) < 0)
+                        return error_say(e, -EINVAL, "network: '%.60s' is not an IPv4 range such as 10.1.0.0/16", allow[i]);
+                sp->network_allow[i] = strdup(allow[i]);
+                if (!sp->network_allow[i])
+                        return error_set(e, -ENOMEM, "read the configuration");
+        }
+        return 0;
+}
+
 static int read_hello(struct spawn *sp, uint32_t *ret_id_base, struct error *e) {
         /* The only message that is waited for. */
         struct epoll_event ev;
@@ -205,6 +237,9 @@ static int read_hello(struct spawn *sp, uint32_t *ret_id_base, struct error *e) 
         const char **roots;
         wire_get_strv(w, IMAGE_ROOTS_MAX, &roots);
         CLEANUP(cleanup_free) const char **owned = roots;
+        const char **allow;
+        wire_get_strv(w, NETWORK_ALLOW_MAX, &allow);
+        CLEANUP(cleanup_free) const char **owned_allow = allow;
         if (w->bad || !home || home[0] != '/' || !instance || strlen(instance) >= sizeof sp->instance || !*instance)
                 return error_set(e, -EINVAL, "read the configuration");
         snprintf(sp->home, sizeof sp->home, "%s", home);
@@ -218,7 +253,7 @@ static int read_hello(struct spawn *sp, uint32_t *ret_id_base, struct error *e) 
                         root[--n] = 0;
                 sp->image_root[sp->n_image_roots++] = root;
         }
-        return 0;
+        return keep_allowed(sp, owned_allow, e);
 }
 
 /* A mount and a PID namespace of our own need a /proc to match. */
@@ -273,6 +308,8 @@ static int start(struct spawn *sp, int socket, struct error *e) {
         uint32_t id_base = 0;
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         prctl(PR_SET_NAME, "brig-spawner", 0, 0, 0);
+        const char *missing = getenv("BRIG_FORCE_MISSING");
+        sp->deaf = missing && strstr(missing, "unmount-events");
         struct rlimit files = { 1 << 20, 1 << 20 };
         if (setrlimit(RLIMIT_NOFILE, &files) < 0 && getrlimit(RLIMIT_NOFILE, &files) == 0) {
                 files.rlim_cur = files.rlim_max;
@@ -320,14 +357,11 @@ static void say_hello(struct spawn *sp, int r, const struct error *e) {
 
 /* Off the hot path: what the next sandboxes will take is made while nobody asks. */
 #define POOL_WANT 4
-#define LOST_SECONDS 20        /* for the removal of everything once the daemon is gone */
 #define IDLE_MS 6              /* longer than a short command: its end must not wait for us */
 static bool refill(struct spawn *sp) {
         int groups = cgroup_pool_fill(sp->cgroups, POOL_WANT, 1), nets = netns_pool_fill(sp->net_pool, POOL_WANT, 1);
         return groups > 0 || nets > 0;
 }
-
-static void give_up(int sig) { _exit(1); }
 
 static void loop(struct spawn *sp) {
         bool hungry = true, lost = false;
@@ -335,10 +369,8 @@ static void loop(struct spawn *sp) {
                 if (sp->lost && !lost) {
                         lost = sp->stopping = true;
                         epoll_ctl(sp->epoll, EPOLL_CTL_DEL, sp->channel.fd, NULL);
+                        bound_end();
                         cells_end_all(sp);
-                        /* Whatever does not go in time goes with us: we are PID 1. */
-                        signal(SIGALRM, give_up);
-                        alarm(LOST_SECONDS);
                         continue;
                 }
                 sp->next_event = 0;

@@ -64,6 +64,7 @@ struct cell {
         int base[PLANE_MAX];               /* lowers of the planes, for helpers; -1 until asked for, and where no layer holds anything but in "/" */
         int unmount_wd;                    /* inotify: the upper's file system is gone */
         bool unmounted;
+        uint64_t unmount_look_ms;          /* when to look for ourselves whether it is */
         pid_t init;                        /* 0 once reaped */
         int init_pidfd;
         struct watch control;              /* socket to init */
@@ -96,8 +97,10 @@ struct spawn {
         struct channel channel;
         struct watch channel_watch, signal_watch, inotify_watch, timer_watch;
         bool stopping, lost;
+        bool deaf;                         /* tests: BRIG_FORCE_MISSING names "unmount-events" */
         char home[4096], instance[40];
         char *image_root[IMAGE_ROOTS_MAX]; size_t n_image_roots;
+        char *network_allow[NETWORK_ALLOW_MAX + 1];        /* NULL-terminated */
         int home_fd;
         uint32_t daemon_uid, daemon_gid;
         struct handles cells, procs;

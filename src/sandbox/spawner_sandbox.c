@@ -6,7 +6,9 @@
  *
  * A sandbox is gone when: init and every exec are reaped (the kernel has then killed all of the PID namespace), the kernel has
  * said that a file system which only its mount namespace held is unmounted, its link is away, and its cgroups could be
- * removed. cell_advance looks at these in order and does what is next; every event about the sandbox calls it. */
+ * removed. cell_advance looks at these in order and does what is next; every event about the sandbox calls it, and so does a timer as long
+ * as one is being removed: no single event is relied upon. */
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -15,7 +17,11 @@
 #include <sys/syscall.h>
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "sandbox/child.h"
+
+#define UNMOUNT_LOOK_MS 500        /* before the event is doubted, and between looks */
+#define FDINFO_MAX (4u << 20)
 
 static void send_gone(struct spawn *sp, struct cell *c) {
         _cleanup_buf_ struct buf b = BUF_INIT(1024);
@@ -241,6 +247,7 @@ void cell_end(struct spawn *sp, struct cell *c) {
         if (c->state == CELL_READY)
                 cell_read_facts(c);
         c->state = CELL_DYING;
+        timer_arm(sp, 100);            /* cells_tick looks again, should an event stay away */
         if (c->init > 0)
                 syscall(SYS_pidfd_send_signal, c->init_pidfd, SIGKILL, NULL, 0);
         /* Helpers live outside the PID namespace. */
@@ -252,12 +259,37 @@ void cell_end(struct spawn *sp, struct cell *c) {
         cell_advance(sp, c);
 }
 
+/* The kernel takes a watch away with its file system, and lists those that are there: what an event should have said can be seen. */
+static bool watch_is_gone(const struct spawn *sp, int wd) {
+        char path[48], entry[32];
+        _cleanup_buf_ struct buf b = BUF_INIT(FDINFO_MAX);
+        snprintf(path, sizeof path, "/proc/self/fdinfo/%d", sp->inotify_watch.fd);
+        snprintf(entry, sizeof entry, "inotify wd:%x ", (unsigned)wd);
+        return fs_read_file(AT_FDCWD, path, &b) == 0 && !strstr(buf_str(&b), entry);
+}
+
+static bool still_mounted(struct spawn *sp, struct cell *c) {
+        if (c->unmount_wd < 0 || c->unmounted)
+                return false;
+        uint64_t now = now_ms();
+        if (c->unmount_look_ms == 0)
+                c->unmount_look_ms = now + UNMOUNT_LOOK_MS;
+        if (now < c->unmount_look_ms)
+                return true;
+        c->unmount_look_ms = now + UNMOUNT_LOOK_MS;
+        if (!watch_is_gone(sp, c->unmount_wd))
+                return true;
+        c->unmounted = true;
+        c->unmount_wd = -1;
+        return false;
+}
+
 /* Every process is reaped: is the rest away too? */
 static bool cell_cleared(struct spawn *sp, struct cell *c) {
         cell_drop_upper(sp, c);
         c->init_pidfd = fd_close(c->init_pidfd);
         c->net_ns = fd_close(c->net_ns);
-        if (c->unmount_wd >= 0 && !c->unmounted)
+        if (still_mounted(sp, c))
                 return false;
         if (c->linked) {
                 if (network_detach(sp->network, &c->link) < 0)
@@ -362,8 +394,10 @@ bool cells_tick(struct spawn *sp) {
                         }
                         sample_memory(sp, c);
                         again |= c->n_procs > 0;
-                } else
-                        cell_advance(sp, c);
+                } else {
+                        again |= c->state == CELL_DYING;
+                        cell_advance(sp, c);   /* may free it */
+                }
         }
         return again;
 }

@@ -220,6 +220,19 @@ static void the_facts_of_the_end_are_there(void **state) {
                 assert_false(b.end.hit[i]);
 }
 
+/* Fails by time when "gone" waits for the event alone. */
+static void an_unmount_that_nobody_tells_is_found(void **state) {
+        struct fixture *f;
+        setenv("BRIG_FORCE_MISSING", "unmount-events", 1);
+        assert_int_equal(fixture_setup((void **)&f), 0);
+        unsetenv("BRIG_FORCE_MISSING");
+        struct box b;
+        const struct sandbox_spec spec = box_spec();
+        box_create(f, &b, &spec);
+        box_destroy(&b);
+        fixture_teardown((void **)&f);
+}
+
 static void the_end_of_the_spawner_is_told_and_is_the_end_of_all(void **state) {
         struct fixture *f;
         assert_int_equal(fixture_setup((void **)&f), 0);
@@ -251,6 +264,7 @@ int main(void) {
                 cmocka_unit_test(a_signal_reaches_the_main_process),
                 cmocka_unit_test(destroy_at_any_moment_leaves_nothing),
                 cmocka_unit_test(the_facts_of_the_end_are_there),
+                cmocka_unit_test(an_unmount_that_nobody_tells_is_found),
                 cmocka_unit_test(the_end_of_the_spawner_is_told_and_is_the_end_of_all),
         };
         return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
