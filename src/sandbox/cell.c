@@ -7,7 +7,6 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -15,7 +14,6 @@
 #include "sandbox/facilities.h"
 #include "sandbox/mounts.h"
 #include "sandbox/seccomp.h"
-#include "sandbox/spec.h"
 
 #define SHM_MAX (1ull << 40)
 
@@ -43,19 +41,6 @@ static int open_image(struct spawn *sp, const char *path, int *ret_fd) {
         return -EPERM;
 }
 
-int cell_parse(struct spawn *sp, struct cell *c, struct message *m, struct fault *f) {
-        int r = sandbox_spec_decode(m, &c->spec, &c->direct);
-        if (r == 0)
-                r = sandbox_spec_check(&c->spec, &f->error);
-        if (r < 0) {
-                if (!f->error.code)
-                        return fault_set(f, "check the specification", r);
-                f->step = "check the specification";
-                return r;
-        }
-        return 0;
-}
-
 /* ---- planes ---- */
 
 struct build {
@@ -63,7 +48,6 @@ struct build {
         struct cell *cell;
         struct fault *f;
         int image;                         /* directory image, or -1: the host's */
-        int plane[PLANE_MAX];
         int lower[PLANE_MAX][OVERLAY_LOWERS_MAX]; size_t n_lowers[PLANE_MAX];
         int own[CHILD_MOUNTS_MAX * 2]; size_t n_own;   /* closed when the build is over */
         struct child_first child;
@@ -205,7 +189,7 @@ static int make_upper_dirs(struct build *b) {
         }
         if (r == 0)
                 r = make_dir(up, "shm", 01777, base);
-        return r;
+        return r < 0 ? fault_set(b->f, "make the upper's directories", r) : 0;
 }
 
 static int make_planes(struct build *b) {
@@ -214,15 +198,15 @@ static int make_planes(struct build *b) {
                         continue;
                 char work[16];
                 snprintf(work, sizeof work, "work/%s", plane_dir[p]);
-                int fd = own(b, mount_overlay(b->lower[p], b->n_lowers[p], b->cell->upper, plane_dir[p], work, MOUNT_ATTR_NODEV));
+                int fd = mount_overlay(b->lower[p], b->n_lowers[p], b->cell->upper, plane_dir[p], work, MOUNT_ATTR_NODEV);
                 if (fd < 0)
                         return fault_set(b->f, "mount an overlay", fd);
-                b->plane[p] = fd;
+                b->cell->plane[p] = fd;
                 int r = add_mount(b, fd, p == PLANE_ROOT ? "" : plane_dir[p]);
                 if (r < 0)
                         return fault_set(b->f, "attach a plane", r);
         }
-        return b->plane[PLANE_ROOT] < 0 ? fault_set(b->f, "attach the image", -ENOENT) : 0;
+        return b->cell->plane[PLANE_ROOT] < 0 ? fault_set(b->f, "attach the image", -ENOENT) : 0;
 }
 
 /* ---- what else is mounted ---- */
@@ -231,7 +215,7 @@ static int make_planes(struct build *b) {
 static int make_target(struct build *b, const char *target) {
         char path[4096];
         uint32_t base = b->cell->seat->base;
-        _cleanup_close_ int at = fcntl(b->plane[PLANE_ROOT], F_DUPFD_CLOEXEC, 3);
+        _cleanup_close_ int at = fcntl(b->cell->plane[PLANE_ROOT], F_DUPFD_CLOEXEC, 3);
         while (*target) {
                 size_t n = strcspn(target, "/");
                 if (n >= sizeof path)
@@ -373,7 +357,7 @@ static int make_group(struct build *b) {
         struct spawn *sp = b->sp;
         if (!sp->cgroups)
                 return 0;
-        int r = cgroup_take(sp->cgroups, &c->cgroup, &b->f->error);
+        int r = c->cgroup ? 0 : cgroup_take(sp->cgroups, &c->cgroup, &b->f->error);
         const struct cgroup_limits l = {
                 .memory_bytes = c->spec.limits.memory_bytes, .pids = c->spec.limits.pids, .cpu_milli = c->spec.limits.cpu_milli,
                 .tmpfs_bytes = c->spec.upper == UPPER_TMPFS ? c->spec.limits.disk_bytes : 0,
@@ -382,7 +366,8 @@ static int make_group(struct build *b) {
                 r = cgroup_set_limits(c->cgroup, &l, &b->f->error);
         if (r < 0)
                 return fault_set(b->f, "make the cgroup", r);
-        c->init_group = cgroup_open_group(c->cgroup);  /* -1 and less: no v2 tree */
+        if (c->init_group < 0)
+                c->init_group = cgroup_open_group(c->cgroup);  /* -1 and less: no v2 tree */
         return 0;
 }
 
@@ -391,7 +376,7 @@ static int write_resolv_conf(struct build *b) {
         int r = network_resolv_conf(b->sp->network, &text);
         if (r == 0)
                 r = make_target(b, "etc");
-        _cleanup_close_ int etc = r < 0 ? -1 : fs_open_beneath(b->plane[PLANE_ROOT], "etc", O_RDONLY | O_DIRECTORY, 0);
+        _cleanup_close_ int etc = r < 0 ? -1 : fs_open_beneath(b->cell->plane[PLANE_ROOT], "etc", O_RDONLY | O_DIRECTORY, 0);
         if (etc < 0)
                 return r < 0 ? r : etc;
         unlinkat(etc, "resolv.conf", 0);
@@ -407,7 +392,7 @@ static int make_network(struct build *b) {
         struct spawn *sp = b->sp;
         if (c->spec.network == NETWORK_HOST)
                 return 0;
-        int r = netns_take(sp->net_pool, &c->net_ns, &b->f->error);
+        int r = c->net_ns >= 0 ? 0 : netns_take(sp->net_pool, &c->net_ns, &b->f->error);
         if (r < 0)
                 return fault_set(b->f, "make the network namespace", r);
         if (c->spec.network != NETWORK_OPEN)
@@ -448,6 +433,9 @@ int cell_take_seat(struct spawn *sp, struct cell *c, struct fault *f) {
         return r;
 }
 
+#define DEFAULT_HOSTNAME "brig"
+static const char *host_name(const struct cell *c) { return c->spec.hostname ? c->spec.hostname : DEFAULT_HOSTNAME; }
+
 static int make_upper(struct build *b) {
         struct cell *c = b->cell;
         if (c->upper < 0)              /* else an image, mounted by a job */
@@ -456,24 +444,30 @@ static int make_upper(struct build *b) {
         return r < 0 ? fault_set(b->f, "mount the upper", r) : 0;
 }
 
-static int start_first(struct build *b, const struct exec_request *x, int program) {
+static void fill_child(struct build *b, struct child_first *child) {
         struct cell *c = b->cell;
-        struct child_first *child = &b->child;
-        bool capped;
         child->seed_ns = b->sp->seed_ns;
         child->net_ns = c->net_ns;
-        child->hostname = c->spec.hostname ? c->spec.hostname : "brig";
-        child->exec.x = x;
-        child->exec.program = program;
+        child->hostname = host_name(c);
         child->exec.user_ns = c->seat->user_ns;
         child->exec.null_fd = b->sp->null_file;
         child->exec.filter = seccomp_program(SECCOMP_STANDARD);
         child->exec.cgroup = c->cgroup;
         child->exec.group = c->init_group;
+}
+
+static int start_first(struct build *b, const struct exec_request *x, int program) {
+        struct cell *c = b->cell;
+        struct child_first *child = c->parked ? &c->parked->first : &b->child;
+        bool capped;
+        if (!c->parked)
+                fill_child(b, child);
+        child->exec.x = x;
+        child->exec.program = program;
         confine_plan_init(c->spec.profile, false, c->spec.limits.open_files, &child->exec.confine, &capped);
         if (program >= 0)
                 child->exec.confine.caps = 1ull << 5;  /* CAP_KILL: init ends processes of other users inside */
-        int r = child_first(child, &c->init, &c->init_pidfd);
+        int r = c->parked ? child_unpark(c->parked) : child_first(child, &c->init, &c->init_pidfd);
         return r < 0 ? fault_set(b->f, child->report.step, r) : 0;
 }
 
@@ -489,6 +483,32 @@ static int start_init(struct build *b) {
         return start_first(b, &x, b->sp->init_image);
 }
 
+/* What a claimed blank has of its own. */
+
+static int resize_upper(struct build *b) {
+        const struct cell *c = b->cell;
+        const struct sandbox_limits *want = &c->spec.limits, *has = &c->made_for;
+        if (want->disk_bytes == has->disk_bytes && want->inodes == has->inodes)
+                return 0;
+        int r = mount_tmpfs_resize(c->upper, want->disk_bytes, want->inodes);
+        return r < 0 ? fault_set(b->f, "mount the upper", r) : 0;
+}
+
+/* Only root of the machine can: the child no longer is. */
+static int set_host_name(struct build *b) {
+        const struct cell *c = b->cell;
+        const char *name = host_name(c);
+        if (strcmp(name, DEFAULT_HOSTNAME) == 0)
+                return 0;
+        _cleanup_close_ int own_uts = open("/proc/self/ns/uts", O_RDONLY | O_CLOEXEC);
+        if (own_uts < 0 || setns(c->init_pidfd, CLONE_NEWUTS) < 0)
+                return fault_set(b->f, "set the host name", -errno);
+        int r = sethostname(name, strlen(name)) < 0 ? -errno : 0;
+        if (setns(own_uts, CLONE_NEWUTS) < 0)
+                abort();
+        return r < 0 ? fault_set(b->f, "set the host name", r) : 0;
+}
+
 static int start_direct(struct build *b) {
         struct exec_request x;
         int r = exec_parse(b->cell->request, &x);
@@ -499,93 +519,85 @@ static int start_direct(struct build *b) {
         return r;
 }
 
-int cell_build(struct spawn *sp, struct cell *c, struct fault *f) {
+typedef int (*build_step)(struct build *);
+static const build_step alike[] = { make_group, make_upper, collect_lowers, make_upper_dirs, make_planes, add_inner };
+static const build_step fresh[] = { add_files, add_mounts, make_network };
+static const build_step claimed[] = { make_group, resize_upper, set_host_name, make_network };
+
+static int run_steps(struct build *b, const build_step *steps, size_t n, int r) {
+        for (size_t i = 0; i < n && r == 0; i++)
+                r = steps[i](b);
+        return r;
+}
+
+static struct build *build_new(struct spawn *sp, struct cell *c, struct fault *f) {
         struct build *b = calloc(1, sizeof *b);
+        if (b)
+                *b = (struct build){ .sp = sp, .cell = c, .f = f, .image = -1 };
+        else
+                fault_set(f, "create", -ENOMEM);
+        return b;
+}
+
+static void build_free(struct build *b) {
+        for (size_t i = 0; i < b->n_own; i++)
+                mount_release(b->own[i]);
+        fd_close(b->image);
+        free(b);
+}
+
+static int park_first(struct build *b) {
+        struct cell *c = b->cell;
+        bool capped;
+        c->parked = aligned_alloc(16, sizeof *c->parked);
+        if (!c->parked)
+                return fault_set(b->f, "park the first process", -ENOMEM);
+        c->parked->first = b->child;
+        fill_child(b, &c->parked->first);
+        /* The limit that differs is lowered later: by then it can only be. */
+        struct confine_plan *plan = &c->parked->first.exec.confine;
+        confine_plan_init(c->spec.profile, false, c->spec.limits.open_files, plan, &capped);
+        getrlimit(RLIMIT_NOFILE, &plan->nofile);
+        int r = child_park(c->parked, &c->init, &c->init_pidfd);
+        return r < 0 ? fault_set(b->f, c->parked->first.report.step, r) : 0;
+}
+
+int cell_prefabricate(struct spawn *sp, struct cell *c, struct fault *f) {
+        struct build *b = build_new(sp, c, f);
         if (!b)
-                return fault_set(f, "create", -ENOMEM);
-        *b = (struct build){ .sp = sp, .cell = c, .f = f, .image = -1, .plane = { -1, -1, -1 } };
+                return f->error.code;
+        int r = run_steps(b, alike, ARRAY_SIZE(alike), 0);
+        if (r == 0)
+                r = make_network(b);
+        if (r == 0)
+                r = park_first(b);
+        build_free(b);
+        return r;
+}
+
+int cell_build(struct spawn *sp, struct cell *c, struct fault *f) {
+        struct build *b = build_new(sp, c, f);
+        if (!b)
+                return f->error.code;
         int r = 0;
         if (strcmp(c->spec.image, IMAGE_HOST) != 0) {
                 r = open_image(sp, c->spec.image, &b->image);
                 if (r < 0)
                         fault_set(f, SANDBOX_STEP_IMAGE, r);
         }
-        int (*const steps[])(struct build *) = {
-                make_group, make_upper, collect_lowers,
-        };
-        for (size_t i = 0; i < ARRAY_SIZE(steps) && r == 0; i++)
-                r = steps[i](b);
-        if (r == 0) {
-                r = make_upper_dirs(b);
-                if (r < 0)
-                        fault_set(f, "make the upper's directories", r);
+        if (c->parked) {
+                r = run_steps(b, claimed, ARRAY_SIZE(claimed), r);
+        } else {
+                r = run_steps(b, alike, ARRAY_SIZE(alike), r);
+                r = run_steps(b, fresh, ARRAY_SIZE(fresh), r);
         }
-        int (*const more[])(struct build *) = { make_planes, add_inner, add_files, add_mounts, make_network };
-        for (size_t i = 0; i < ARRAY_SIZE(more) && r == 0; i++)
-                r = more[i](b);
         if (r == 0)
                 r = c->direct ? start_direct(b) : start_init(b);
-        for (size_t i = 0; i < b->n_own; i++)
-                mount_release(b->own[i]);
-        fd_close(b->image);
-        free(b);
+        /* A layer's file system is busy while a plane over it is: then nothing is kept. */
+        bool plain = c->spec.upper == UPPER_TMPFS && !(c->spec.layers && c->spec.layers[0]);
+        for (int p = 0; p < PLANE_MAX && !plain; p++)
+                c->plane[p] = fd_close(c->plane[p]);
+        build_free(b);
         c->started_ms = now_ms();
         return r;
-}
-
-/* ---- facts ---- */
-
-void cell_sample_disk(struct cell *c) {
-        struct statfs s;
-        if (c->upper < 0 || fstatfs(c->upper, &s) < 0)
-                return;
-        c->usage.disk_bytes = MAX2(c->usage.disk_bytes, (int64_t)((s.f_blocks - s.f_bfree) * (uint64_t)s.f_bsize));
-        if (s.f_bavail < (s.f_blocks + 99) / 100 || (s.f_files > 0 && s.f_ffree < (s.f_files + 99) / 100))
-                c->hit[LIMIT_DISK] = true;
-}
-
-void cell_read_facts(struct cell *c) {
-        cell_sample_disk(c);
-        c->usage.wall_ms = (int64_t)(now_ms() - c->started_ms);
-        if (!c->cgroup)
-                return;
-        struct cgroup_events ev;
-        struct cgroup_usage use;
-        cgroup_read_events(c->cgroup, &ev);
-        cgroup_read_usage(c->cgroup, &use);
-        c->hit[LIMIT_MEMORY] |= ev.oom > 0;
-        c->hit[LIMIT_PIDS] |= ev.pids_max > 0;
-        c->usage.cpu_ms = use.cpu_us < 0 ? -1 : use.cpu_us / 1000;
-        c->usage.memory_peak_bytes = use.memory_peak_bytes;
-        c->usage.pids_peak = use.pids_peak;
-}
-
-void cell_drop_upper(struct spawn *sp, struct cell *c) {
-        for (int p = 0; p < PLANE_MAX; p++)
-                c->base[p] = fd_close(c->base[p]);
-        c->upper = mount_release(c->upper);
-}
-
-void cell_free(struct spawn *sp, struct cell *c) {
-        if (c->seat) {
-                if (sp->n_seats < SEAT_POOL_MAX) {
-                        c->seat->next = sp->seats;
-                        sp->seats = c->seat;
-                        sp->n_seats++;
-                } else {
-                        idrange_give(sp->ranges, c->seat->base);
-                        seat_free(c->seat);
-                }
-        }
-        if (c->control.fd >= 0) {
-                watch_stop(sp, &c->control);
-                fd_close(c->control.fd);
-        }
-        fd_close(c->init_pidfd);
-        fd_close(c->init_group);
-        fd_close(c->net_ns);
-        cell_drop_upper(sp, c);
-        sandbox_spec_release(&c->spec);
-        message_free(c->request);
-        free(c);
 }

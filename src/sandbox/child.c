@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/close_range.h>
+#include <linux/futex.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -123,11 +124,9 @@ static int become(struct child_exec *c, struct child_report *rep) {
         r = confine_landlock(&c->confine);
         if (r < 0)
                 return fail(rep, "restrict by Landlock", r);
-        if (c->filter) {
-                r = seccomp_install(c->filter);
-                if (r < 0)
-                        return fail(rep, "install the system call filter", r);
-        }
+        r = c->filtered ? 0 : seccomp_install(c->filter);
+        if (r < 0)
+                return fail(rep, "install the system call filter", r);
         /* The ids go through plain system calls: the C library's own would try to change every thread's, which share
          * their memory with the spawner here. */
         if (syscall(SYS_setgroups, 1, &gid) < 0 || syscall(SYS_setresgid, gid, gid, gid) < 0)
@@ -138,22 +137,25 @@ static int become(struct child_exec *c, struct child_report *rep) {
         return r < 0 ? fail(rep, "set privileges", r) : 0;
 }
 
-/* Already in every namespace but the user's. */
-static int finish(struct child_exec *c, struct child_report *rep) {
-        const struct exec_request *x = c->x;
-        static const char *const no_env[] = { NULL };
+static void settle(void) {
         setsid();
         umask(022);
         reset_signals();
+}
+
+/* Already in every namespace but the user's; or, with user_ns -1, in that too. */
+static int finish(struct child_exec *c, struct child_report *rep) {
+        const struct exec_request *x = c->x;
+        static const char *const no_env[] = { NULL };
         int r = place_fds(c);
         if (r < 0)
                 return fail(rep, "place descriptors", r);
         r = confine_rlimits(&c->confine);
         if (r < 0)
                 return fail(rep, "set resource limits", r);
-        if (setns(c->user_ns, CLONE_NEWUSER) < 0)
+        if (c->user_ns >= 0 && setns(c->user_ns, CLONE_NEWUSER) < 0)
                 return fail(rep, "join the user namespace", -errno);
-        close(c->user_ns);
+        fd_close(c->user_ns);
         r = become(c, rep);
         if (r < 0)
                 return r;
@@ -233,24 +235,31 @@ static int attach_all(struct child_first *c) {
         return 0;
 }
 
-static int first_main(void *arg) {
-        struct child_first *c = arg;
+/* Everything but the user namespace. */
+static int enter(struct child_first *c) {
         struct child_report *rep = &c->report;
         /* Before the cgroup namespace: or the host's paths would show inside. */
         int r = c->exec.cgroup ? cgroup_attach(c->exec.cgroup, c->exec.group, 0, c->exec.cloned_in) : 0;
         if (r < 0)
-                return fail(rep, "join the cgroup", r), 1;
+                return fail(rep, "join the cgroup", r);
         if (c->net_ns >= 0 && setns(c->net_ns, CLONE_NEWNET) < 0)
-                return fail(rep, "join the network namespace", -errno), 1;
+                return fail(rep, "join the network namespace", -errno);
         if (setns(c->seed_ns, CLONE_NEWNS) < 0)
-                return fail(rep, "join the seed", -errno), 1;
+                return fail(rep, "join the seed", -errno);
         if (unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP) < 0)
-                return fail(rep, "make namespaces", -errno), 1;
+                return fail(rep, "make namespaces", -errno);
         if (sethostname(c->hostname, strlen(c->hostname)) < 0)
-                return fail(rep, "set the host name", -errno), 1;
-        if (attach_all(c) < 0)
-                return 1;
-        finish(&c->exec, rep);
+                return fail(rep, "set the host name", -errno);
+        r = attach_all(c);
+        if (r == 0)
+                settle();
+        return r;
+}
+
+static int first_main(void *arg) {
+        struct child_first *c = arg;
+        if (enter(c) == 0)
+                finish(&c->exec, &c->report);
         return 1;
 }
 
@@ -319,6 +328,96 @@ int child_first(struct child_first *c, pid_t *ret_pid, int *ret_pidfd) {
         return c->report.code;
 }
 
+/* ---- parking ----
+ *
+ * A parked child shares memory, descriptors and the thread's own variables (errno) with the spawner, so of the two only one
+ * runs at a time: whoever hands over goes to sleep on `turn` with calls that touch none of them. The kernel writes 0 there,
+ * and wakes, when the child has let go of the memory: by execve or by its death. */
+
+enum { TURN_DONE, TURN_CHILD_MAKES, TURN_PARKED, TURN_CHILD_ENDS };
+
+static long raw_futex(uint32_t *word, int op, uint32_t value) {
+        long ret;
+        register long timeout __asm__("r10") = 0;
+        __asm__ volatile("syscall" : "=a"(ret) : "a"(SYS_futex), "D"(word), "S"(op), "d"(value), "r"(timeout) : "rcx", "r11", "memory");
+        return ret;
+}
+
+static void turn_wait(uint32_t *turn, uint32_t while_it_is) {
+        while (__atomic_load_n(turn, __ATOMIC_ACQUIRE) == while_it_is)
+                raw_futex(turn, FUTEX_WAIT, while_it_is);
+}
+
+static void turn_give(uint32_t *turn, uint32_t to) {
+        __atomic_store_n(turn, to, __ATOMIC_RELEASE);
+        raw_futex(turn, FUTEX_WAKE, 1);
+}
+
+static int parked_main(void *arg) {
+        struct child_parked *p = arg;
+        struct child_exec *c = &p->first.exec;
+        struct child_report *rep = &p->first.report;
+        prctl(PR_SET_NAME, "brig-blank", 0, 0, 0);
+        if (enter(&p->first) < 0)
+                return 1;
+        int r = confine_rlimits(&c->confine);
+        if (r < 0)
+                return fail(rep, "set resource limits", r), 1;
+        if (setns(c->user_ns, CLONE_NEWUSER) < 0)
+                return fail(rep, "join the user namespace", -errno), 1;
+        r = seccomp_install(c->filter);
+        if (r < 0)
+                return fail(rep, "install the system call filter", r), 1;
+        turn_give(&p->turn, TURN_PARKED);
+        turn_wait(&p->turn, TURN_PARKED);
+        /* Only now: what the spawner has opened meanwhile for this one is in the table. */
+        if (unshare(CLONE_FILES) < 0)
+                return fail(rep, "part the descriptors", -errno), 1;
+        finish(c, rep);
+        return 1;
+}
+
+int child_park(struct child_parked *p, pid_t *ret_pid, int *ret_pidfd) {
+        int pidfd = -1;
+        struct child_first *c = &p->first;
+        c->report = (struct child_report){ 0 };
+        p->turn = TURN_CHILD_MAKES;
+        struct clone_args args = {
+                .flags = CLONE_VM | CLONE_FILES | CLONE_PIDFD | CLONE_NEWPID | CLONE_CHILD_CLEARTID, .pidfd = (uint64_t)(uintptr_t)&pidfd,
+                .exit_signal = SIGCHLD, .child_tid = (uint64_t)(uintptr_t)&p->turn,
+                .stack = (uint64_t)(uintptr_t)p->stack, .stack_size = sizeof p->stack,
+        };
+        born_in_group(&c->exec, &args);
+        long pid = clone_call(&args, parked_main, p);
+        if (pid > 0)
+                turn_wait(&p->turn, TURN_CHILD_MAKES);
+        if (pid < 0)
+                return fail(&c->report, "clone", (int)pid);
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);    /* as below */
+        *ret_pid = (pid_t)pid;
+        *ret_pidfd = pidfd;
+        if (__atomic_load_n(&p->turn, __ATOMIC_ACQUIRE) == TURN_DONE && c->report.code == 0)
+                fail(&c->report, "park the first process", -ECHILD);
+        c->exec.user_ns = -1;
+        c->exec.filtered = true;
+        return c->report.code;
+}
+
+bool child_is_parked(const struct child_parked *p) {
+        return __atomic_load_n(&p->turn, __ATOMIC_ACQUIRE) == TURN_PARKED;
+}
+
+int child_unpark(struct child_parked *p) {
+        uint32_t parked = TURN_PARKED;
+        /* Dead: the turn would never come back. */
+        if (!__atomic_compare_exchange_n(&p->turn, &parked, TURN_CHILD_ENDS, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+                return fail(&p->first.report, "wake the first process", -ESRCH);
+        raw_futex(&p->turn, FUTEX_WAKE, 1);
+        turn_wait(&p->turn, TURN_CHILD_ENDS);
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+        return p->first.report.code;
+}
+
 /* ---- joining ---- */
 
 static int open_helper_fds(struct child_join *c, struct exec_request *x) {
@@ -347,6 +446,7 @@ NORETURN static void join_main(struct child_join *c) {
                 fail(rep, "join the sandbox", -errno);
                 _exit(1);
         }
+        settle();
         struct exec_request x = *c->exec.x;
         c->exec.x = &x;
         if (c->helper) {

@@ -1,8 +1,10 @@
 /* The other side of clone: what runs between the birth of a process and its execve, in the spawner's code but not as the
- * spawner. Two births:
+ * spawner. Three births:
  *
  *     child_first   PID 1 of a new sandbox. It shares the spawner's memory while the spawner sleeps (CLONE_VM|CLONE_VFORK):
  *                   nothing hostile can reach it yet, and no page has to be copied.
+ *     child_park    the same, ahead of need: it sleeps, in all its namespaces and under the filter, until child_unpark gives it
+ *                   a program to execute. Until then nobody else is in there with it.
  *     child_join    a process in a standing sandbox. It has a copy of the memory and the spawner does not wait for it: root
  *                   in the sandbox could stop it, or starve it, and the spawner with it.
  *
@@ -21,7 +23,8 @@ struct child_mount { int fd; const char *target; };    /* detached mount; target
 struct child_exec {
         const struct exec_request *x;
         int program;               /* memfd to execute; -1: argv[0], looked up inside */
-        int user_ns;
+        int user_ns;               /* to join, or -1: it is in it */
+        bool filtered;             /* the filter is installed */
         int null_fd;               /* for descriptors that were given as -1 */
         struct confine_plan confine;
         const struct sock_fprog *filter;
@@ -38,6 +41,20 @@ struct child_first {
 /* Clones it and waits until it executes or fails. *ret_pid is set in both cases when a process was born (it must be
  * reaped); the result is that of the child: 0 or report.code. */
 int child_first(struct child_first *c, pid_t *ret_pid, int *ret_pidfd);
+
+#define CHILD_STACK_SIZE (128 * 1024)
+struct child_parked {
+        struct child_first first;
+        uint32_t turn;             /* who of the spawner and the child runs */
+        char stack[CHILD_STACK_SIZE] __attribute__((aligned(16)));
+};
+/* As child_first, with neither exec.x nor exec.program; exec.confine counts for resource limits alone. Returns when it sleeps.
+ * *p may be freed when child_unpark has returned, or when it is reaped. */
+int child_park(struct child_parked *p, pid_t *ret_pid, int *ret_pidfd);
+/* With exec.x, exec.program, exec.confine set: wakes it and waits until it executes or fails; the result is the child's. Its
+ * Landlock must be none: that restriction comes before the filter. A hard limit on open files above the spawner's is refused. */
+int child_unpark(struct child_parked *p);
+bool child_is_parked(const struct child_parked *p);            /* false: it is dead */
 
 struct child_join {
         int init_pidfd;            /* whose namespaces to join */

@@ -44,6 +44,19 @@ int mount_tmpfs(uint64_t bytes, uint64_t inodes, mode_t mode, uint64_t attrs) {
         return mount_new("tmpfs", attrs, "size", size, "nr_inodes", nodes, "mode", perm, NULL);
 }
 
+int mount_tmpfs_resize(int fd, uint64_t bytes, uint64_t inodes) {
+        _cleanup_close_ int fs = fspick(fd, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
+        if (fs < 0)
+                return -errno;
+        char size[24], nodes[24];
+        snprintf(size, sizeof size, "%llu", (unsigned long long)bytes);
+        snprintf(nodes, sizeof nodes, "%llu", (unsigned long long)inodes);
+        int r = option(fs, "size", size);
+        if (r == 0)
+                r = option(fs, "nr_inodes", nodes);
+        return r < 0 ? r : fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0) < 0 ? -errno : 0;
+}
+
 int mount_clone(int dirfd, const char *path, uint64_t attrs, int user_ns) {
         _cleanup_close_ int fd = open_tree(dirfd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
         if (fd < 0)

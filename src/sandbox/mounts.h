@@ -9,6 +9,8 @@
 
 /* A fresh tmpfs; `inodes` 0 = no limit of its own. attrs: MOUNT_ATTR_*. */
 int mount_tmpfs(uint64_t bytes, uint64_t inodes, mode_t mode, uint64_t attrs);
+/* New bounds for one that is mounted. */
+int mount_tmpfs_resize(int fd, uint64_t bytes, uint64_t inodes);
 /* A private copy of the one mount that `path` below `dirfd` lies on, with that directory (or file) as its root. `user_ns`
  * >= 0: id-mapped through it. */
 int mount_clone(int dirfd, const char *path, uint64_t attrs, int user_ns);

@@ -21,7 +21,7 @@
  *     -> user namespace -> ids, Landlock, capabilities, filter -> execve
  *
  * Files: cell.c makes the parts of a sandbox, spawner_sandbox.c and spawner_exec.c are the operations and their state
- * machines, spawner_layer.c the layers', child.c what runs in the child, skeleton.c the host image's lower. */
+ * machines, blank.c the sandboxes made ahead, spawner_layer.c the layers', child.c what runs in the child, skeleton.c the host image's lower. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -146,6 +146,8 @@ static void reap(struct spawn *sp) {
                 pid_t pid = wait4(-1, &status, WNOHANG, &ru);
                 if (pid <= 0)
                         return;
+                if (blank_reaped(sp, pid))
+                        continue;
                 cell_reaped(sp, pid, status);
                 proc_reaped(sp, pid, status, &ru);
         }
@@ -320,6 +322,8 @@ static int start(struct spawn *sp, int socket, struct error *e) {
                 r = own_mounts(sp, e);
         if (r == 0)
                 r = read_hello(sp, &id_base, e);
+        if (r == 0)
+                r = sweeper_start(sp, e);
         if (r < 0)
                 return r;
         sp->home_fd = open(sp->home, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -359,6 +363,8 @@ static void say_hello(struct spawn *sp, int r, const struct error *e) {
 #define POOL_WANT 4
 #define IDLE_MS 6              /* longer than a short command: its end must not wait for us */
 static bool refill(struct spawn *sp) {
+        if (sp->n_blanks < BLANKS_WANT && !sp->no_blanks)
+                return blanks_fill(sp), true;
         int groups = cgroup_pool_fill(sp->cgroups, POOL_WANT, 1), nets = netns_pool_fill(sp->net_pool, POOL_WANT, 1);
         return groups > 0 || nets > 0;
 }
@@ -389,6 +395,8 @@ static void loop(struct spawn *sp) {
 }
 
 static void stop(struct spawn *sp) {
+        blanks_end(sp);
+        sweeper_end(sp);
         layer_images_free(sp->layers);
         network_close(sp->network);
         netns_pool_close(sp->net_pool);
@@ -405,6 +413,7 @@ int spawner_main(int socket_fd) {
                 .host_lower = { -1, -1, -1 }, .cells.max = SPAWNER_CELLS_MAX, .procs.max = SPAWNER_PROCS_MAX,
         };
         struct error e = { 0 };
+        sandbox_limits_default(&sp.blank_limits);
         int r = start(&sp, socket_fd, &e);
         if (sp.channel.fd > 0)
                 say_hello(&sp, r, &e);

@@ -20,6 +20,7 @@
 #define IMAGE_ROOTS_MAX 32
 
 struct spawn;
+struct child_parked;
 
 /* A descriptor in the spawner's epoll set. Embedded; freed by its owner after watch_stop. */
 struct watch { int fd; void (*fire)(struct spawn *sp, struct watch *w, uint32_t events); };
@@ -61,6 +62,9 @@ struct cell {
         int net_ns;
         struct network_link link; bool linked;
         int upper;                         /* root of the upper's file system; a detached mount */
+        int plane[PLANE_MAX];              /* overlays on a tmpfs: kept until the rest is gone, see sweeper.c; or -1 */
+        bool sweeping;                     /* the sweeper has them, and will say when they are closed */
+        bool facts_read;
         int base[PLANE_MAX];               /* lowers of the planes, for helpers; -1 until asked for, and where no layer holds anything but in "/" */
         int unmount_wd;                    /* inotify: the upper's file system is gone */
         bool unmounted;
@@ -76,6 +80,9 @@ struct cell {
         bool hit[LIMIT_KIND_MAX];
         bool gone_wanted;
         uint64_t started_ms;
+        struct cell *next_blank;
+        struct child_parked *parked;       /* of a blank, claimed or not: its first process */
+        struct sandbox_limits made_for;    /* of a claimed blank */
 };
 
 /* One exec. */
@@ -95,6 +102,7 @@ struct spawn {
         struct epoll_event event[SPAWNER_EVENTS];      /* being handled: from next_event to n_events */
         int next_event, n_events;
         struct channel channel;
+        pid_t sweeper; struct watch sweeper_watch;
         struct watch channel_watch, signal_watch, inotify_watch, timer_watch;
         bool stopping, lost;
         bool deaf;                         /* tests: BRIG_FORCE_MISSING names "unmount-events" */
@@ -106,6 +114,9 @@ struct spawn {
         struct handles cells, procs;
         struct idrange_allocator *ranges;
         struct seat *seats; unsigned n_seats;
+        struct cell *blanks; unsigned n_blanks;
+        bool no_blanks;                    /* the last one could not be made: none until asked again */
+        struct sandbox_limits blank_limits;
         struct cgroup_manager *cgroups;
         struct netns_pool *net_pool;
         struct network *network;
@@ -135,18 +146,25 @@ void cell_check_oom(struct spawn *sp, struct cell *c);
 void cell_limit(struct spawn *sp, struct cell *c, enum limit_kind kind);
 bool cell_reaped(struct spawn *sp, pid_t pid, int status);     /* was it some cell's init? */
 void cell_unmounted(struct spawn *sp, int wd);
+void cell_swept(struct spawn *sp, uint64_t handle);
 bool cells_tick(struct spawn *sp);                             /* true: call again in 100 ms */
 void cells_end_all(struct spawn *sp);
 
 /* ---- cell.c: making and unmaking its parts ---- */
 int cell_parse(struct spawn *sp, struct cell *c, struct message *m, struct fault *f);
 int cell_take_seat(struct spawn *sp, struct cell *c, struct fault *f);
+struct cell *cell_new(void);
+/* Makes all that is alike in plain sandboxes, with a parked first process; c->spec.limits as expected. */
+int cell_prefabricate(struct spawn *sp, struct cell *c, struct fault *f);
+/* Makes the rest of it, or all if it is no claimed blank, and starts the first process. */
 int cell_build(struct spawn *sp, struct cell *c, struct fault *f);
 void cell_sample_disk(struct cell *c);
 void cell_read_facts(struct cell *c);
 /* Detached, read-only views of the planes without what was written, to c->base: of "/" always, of another where a layer holds something. */
 int cell_base(struct spawn *sp, struct cell *c);
 void cell_drop_upper(struct spawn *sp, struct cell *c);
+/* Has the sweeper close what is open of its file systems and network. `handle`: as for sweeper_give. */
+void cell_sweep(struct spawn *sp, struct cell *c, uint64_t handle);
 void cell_free(struct spawn *sp, struct cell *c);
 
 /* ---- spawner_exec.c ---- */
@@ -165,6 +183,21 @@ int op_exec_signal(struct spawn *sp, struct message *m, struct fault *f);
 int proc_new(struct spawn *sp, struct cell *c, struct proc **ret);
 bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *ru);
 void proc_free(struct spawn *sp, struct proc *p);
+
+/* ---- blank.c ---- */
+#define BLANKS_WANT 4
+int blanks_fill(struct spawn *sp);         /* makes one at most; how many are missing still */
+bool blank_claim(struct spawn *sp, struct cell *c);            /* parts for c, if its spec is a plain one and there is a blank */
+bool blank_reaped(struct spawn *sp, pid_t pid);                /* was it some blank's first process? */
+void blanks_end(struct spawn *sp);
+
+/* ---- sweeper.c ---- */
+#define SWEEP_FDS_MAX 8
+#define SWEEP_LATER_MAX (1 << 20)          /* bytes of files that may outlive "gone" for a moment */
+int sweeper_start(struct spawn *sp, struct error *e);
+/* Closes n descriptors; the caller closes its own. Then cell_swept(handle) unless that is 0. -errno: it has not got them. */
+int sweeper_give(struct spawn *sp, uint64_t handle, const int *fds, size_t n);
+void sweeper_end(struct spawn *sp);        /* when it has closed everything */
 
 /* ---- spawner_layer.c ---- */
 int op_layer(struct spawn *sp, struct message *m, struct fault *f);

@@ -172,15 +172,10 @@ static void cell_continue(struct spawn *sp, struct cell *c) {
 int op_create(struct spawn *sp, struct message *m, struct fault *f) {
         if (sp->stopping)
                 return fault_set(f, "create while stopping", -ESHUTDOWN);
-        struct cell *c = calloc(1, sizeof *c);
+        struct cell *c = cell_new();
         if (!c)
                 return fault_set(f, "create", -ENOMEM);
         c->ref = m->ref;
-        c->init_group = c->net_ns = c->upper = c->unmount_wd = c->init_pidfd = c->control.fd = c->oom.fd = -1;
-        for (int p = 0; p < PLANE_MAX; p++)
-                c->base[p] = -1;
-        c->usage = (struct sandbox_usage){ -1, -1, -1, -1, -1 };
-        c->started_ms = now_ms();
         int r = cell_parse(sp, c, m, f);
         if (r == 0) {
                 r = handle_new(&sp->cells, c, &c->handle);
@@ -197,7 +192,7 @@ int op_create(struct spawn *sp, struct message *m, struct fault *f) {
                 *c->request = *m;
                 m->body = NULL;
                 m->n_fds = 0;
-                r = cell_take_seat(sp, c, f);
+                r = blank_claim(sp, c) ? 0 : cell_take_seat(sp, c, f);
         } else
                 r = fault_set(f, "create", -ENOMEM);
         if (r < 0)
@@ -215,8 +210,8 @@ bool cell_reaped(struct spawn *sp, pid_t pid, int status) {
                 if (!c || c->init != pid)
                         continue;
                 c->init = 0;
-                cell_read_facts(c);
-                cell_drop_upper(sp, c);
+                if (!c->facts_read)
+                        cell_read_facts(c);
                 if (c->state == CELL_READY) {
                         c->state = c->direct ? CELL_DYING : CELL_ENDED;
                         c->gone_wanted |= c->direct;   /* nothing more can be asked of it: it goes by itself */
@@ -235,10 +230,24 @@ void cell_unmounted(struct spawn *sp, int wd) {
                 if (c && c->unmount_wd == wd) {
                         c->unmounted = true;
                         c->unmount_wd = -1;
+                        /* No process is left in it but at the very end of its exit: the facts are final, and read while
+                         * the kernel does the rest. */
+                        if (c->init > 0 && c->state == CELL_READY && c->direct) {
+                                cell_read_facts(c);
+                                c->facts_read = true;
+                        }
                         cell_advance(sp, c);
                         return;
                 }
         }
+}
+
+void cell_swept(struct spawn *sp, uint64_t handle) {
+        struct cell *c = handle_get(&sp->cells, handle);
+        if (!c)
+                return;
+        c->sweeping = false;
+        cell_advance(sp, c);
 }
 
 void cell_end(struct spawn *sp, struct cell *c) {
@@ -286,11 +295,20 @@ static bool still_mounted(struct spawn *sp, struct cell *c) {
 
 /* Every process is reaped: is the rest away too? */
 static bool cell_cleared(struct spawn *sp, struct cell *c) {
-        cell_drop_upper(sp, c);
+        bool kept = c->plane[PLANE_ROOT] >= 0;
+        if (!kept)
+                cell_drop_upper(sp, c);
+        if (!kept || c->linked)
+                c->net_ns = fd_close(c->net_ns);
         c->init_pidfd = fd_close(c->init_pidfd);
-        c->net_ns = fd_close(c->net_ns);
-        if (still_mounted(sp, c))
+        if (c->sweeping || still_mounted(sp, c))
                 return false;
+        /* Without files to speak of, its file systems may go just after it: nobody can reach them any more. */
+        if (kept && (c->usage.disk_bytes < 0 || c->usage.disk_bytes > SWEEP_LATER_MAX)) {
+                cell_sweep(sp, c, c->handle);
+                if (c->sweeping)
+                        return false;
+        }
         if (c->linked) {
                 if (network_detach(sp->network, &c->link) < 0)
                         return false;

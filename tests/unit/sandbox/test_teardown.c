@@ -42,7 +42,15 @@ static int count_instance_groups(const char *instance, const char *path, int dep
         return n;
 }
 
-/* Processes in our own id ranges. */
+/* The spawner's own, made ahead: they have not run anything. */
+static bool is_blank(const char *pid) {
+        char path[300];
+        _cleanup_buf_ struct buf b = BUF_INIT(64);
+        snprintf(path, sizeof path, "/proc/%s/comm", pid);
+        return fs_read_file(AT_FDCWD, path, &b) == 0 && strcmp(buf_str(&b), "brig-blank\n") == 0;
+}
+
+/* Processes in groups of this instance's sandboxes. */
 static int count_processes(void) {
         int n = 0;
         DIR *d = opendir("/proc");
@@ -52,7 +60,7 @@ static int count_processes(void) {
                 if (de->d_name[0] < '0' || de->d_name[0] > '9')
                         continue;
                 snprintf(path, sizeof path, "/proc/%s/cgroup", de->d_name);
-                if (fs_read_file(AT_FDCWD, path, &b) == 0 && strstr(buf_str(&b), "brig-t") && strstr(buf_str(&b), fixture_instance()))
+                if (fs_read_file(AT_FDCWD, path, &b) == 0 && strstr(buf_str(&b), "brig-t") && strstr(buf_str(&b), fixture_instance()) && !is_blank(de->d_name))
                         n++;
         }
         closedir(d);
