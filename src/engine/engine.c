@@ -176,6 +176,8 @@ static void fatal(const char *why, void *user) {
                 en->fatal(why, en->fatal_user);
 }
 
+static uint64_t shed(uint64_t bytes, void *user) { return tree_store_shed(((struct engine *)user)->trees, bytes); }
+
 static int open_tasks(struct engine *en, struct error *e) {
         char path[4096];
         runs_path(en, path, sizeof path);
@@ -191,7 +193,7 @@ static int open_tasks(struct engine *en, struct error *e) {
         struct tasks_config tc = {
                 .loop = en->loop, .ledger = en->ledger, .runner = { run_start, run_cancel, &en->score }, .defaults = &en->defaults,
                 .running_max = en->cfg->running_max, .queued_max = en->cfg->queued_max, .max_age_ms = en->cfg->task_max_age_s * 1000,
-                .runs_dirfd = en->runs_dirfd, .fatal = fatal, .user = en,
+                .runs_dirfd = en->runs_dirfd, .shed = shed, .fatal = fatal, .user = en,
         };
         return tasks_open(&tc, &en->tasks, e);
 }

@@ -128,6 +128,66 @@ void tasks_expire(struct tasks *ts) {
                 round_free(k);
 }
 
+/* ---- a disk that is nearly full ------------------------------------------------------------------------------------------------- */
+
+#define RELIEF_MAX 256             /* logs removed in one round */
+#define RELIEF_SEEN_MAX 8192       /* run directories looked at in one round */
+
+struct finished_log { int64_t ended_ms; char id[37]; };
+struct relief { struct tasks *ts; struct finished_log *logs; size_t n; };
+
+static int find_finished(const char *id, void *user) {
+        struct relief *rel = user;
+        struct ledger_row row;
+        if (task_find(rel->ts, id) || ledger_get(rel->ts->cfg.ledger, id, &row) < 0)
+                return 0;              /* it has not ended, or is being removed */
+        if (row.state == JOB_FINISHED) {
+                struct finished_log *l = &rel->logs[rel->n++];
+                l->ended_ms = row.ended_ms;
+                snprintf(l->id, sizeof l->id, "%s", id);
+        }
+        ledger_row_release(&row);
+        return rel->n == RELIEF_SEEN_MAX;
+}
+
+static int by_end(const void *a, const void *b) {
+        const struct finished_log *x = a, *y = b;
+        return (x->ended_ms > y->ended_ms) - (x->ended_ms < y->ended_ms);
+}
+
+static void relieved(int r, void *user) {
+        struct tasks *ts = user;
+        ts->relieving = false;
+        tasks_check_drained(ts);
+}
+
+/* The oldest logs; the records stay. How many. */
+static size_t remove_logs(struct tasks *ts) {
+        struct relief rel = { .ts = ts, .logs = calloc(RELIEF_SEEN_MAX, sizeof *rel.logs) };
+        const char *ids[RELIEF_MAX];
+        if (!rel.logs)
+                return 0;
+        (void)rundir_each(ts->cfg.runs_dirfd, find_finished, &rel);
+        qsort(rel.logs, rel.n, sizeof *rel.logs, by_end);
+        size_t n = MIN2(rel.n, (size_t)RELIEF_MAX);
+        for (size_t i = 0; i < n; i++)
+                ids[i] = rel.logs[i].id;
+        if (n > 0) {
+                ts->relieving = rundir_remove(ts->cfg.loop, ts->cfg.runs_dirfd, ids, n, relieved, ts) == 0;
+                char count[24];
+                snprintf(count, sizeof count, "%zu", n);
+                log_event(LOG_WARN, "disk.logs_removed", "tasks", count, NULL);
+        }
+        free(rel.logs);
+        return n;
+}
+
+void tasks_relieve(struct tasks *ts) {
+        uint64_t lacks = ts->draining || ts->lost || ts->relieving ? 0 : ledger_disk_lacks(ts->cfg.ledger);
+        if (lacks > 0 && remove_logs(ts) == 0 && ts->cfg.shed)
+                (void)ts->cfg.shed(lacks, ts->cfg.user);
+}
+
 /* ---- recent statuses ----------------------------------------------------------------------------------------------------------- */
 
 static struct recent *slot(const struct tasks *ts, const char *id) {

@@ -85,6 +85,7 @@ static void retry_record(struct map_node *n, void *user) {
 
 static void on_watch(uv_timer_t *timer) {
         struct tasks *ts = timer->data;
+        tasks_relieve(ts);
         bool low = ledger_disk_low(ts->cfg.ledger);
         if (low != ts->low)
                 log_event(low ? LOG_WARN : LOG_INFO, low ? "disk.low" : "disk.enough", NULL);
@@ -191,7 +192,7 @@ void tasks_free(struct tasks *ts) {
 static void tell_waits(struct map_node *n, void *user) { task_notify(container_of(n, struct task, node), -ETIME); }
 
 void tasks_check_drained(struct tasks *ts) {
-        if (!ts->drained || ts->busy > 0 || ts->admitting > 0 || ts->keeping)
+        if (!ts->drained || ts->busy > 0 || ts->admitting > 0 || ts->keeping || ts->relieving)
                 return;
         void (*done)(void *) = ts->drained;
         ts->drained = NULL;
@@ -361,8 +362,10 @@ static struct submission *submission_new(struct tasks *ts, const struct engine_s
 static int refusal(struct tasks *ts) {
         if (ts->draining || ts->lost)
                 return -ESHUTDOWN;
-        if (ledger_disk_low(ts->cfg.ledger))
+        if (ledger_disk_low(ts->cfg.ledger)) {
+                tasks_relieve(ts);
                 return -ENOSPC;
+        }
         return queue_depth(ts->queue) + ts->admitting >= ts->cfg.queued_max ? -EAGAIN : 0;
 }
 

@@ -30,6 +30,7 @@ struct tasks_config {
         size_t running_max, queued_max;
         uint64_t max_age_ms;                       /* of records, from the end */
         int runs_dirfd;                            /* stays the caller's */
+        uint64_t (*shed)(uint64_t bytes, void *user);  /* the disk is short: gives up what can be made again; how much. May be NULL */
         void (*fatal)(const char *why, void *user);    /* the ledger cannot be written: the daemon must stop */
         void *user;
 };

@@ -43,6 +43,7 @@ struct tasks {
         size_t admitting;                  /* submissions on their way to disk */
         size_t busy;                       /* tasks in any phase but QUEUED */
         bool started, draining, low, lost;
+        bool relieving;                    /* logs are being removed to make room */
         bool keeping;                      /* an expiry is under way */
         void (*drained)(void *user);
         void *drained_user;
@@ -72,6 +73,7 @@ void task_write_record(struct task *t);
 void task_notify(struct task *t, int r);
 
 /* task_keep.c */
+void tasks_relieve(struct tasks *ts);      /* makes room if the disk is short: old logs first, then what can be made again */
 int tasks_recover(struct tasks *ts, struct error *e);
 void tasks_recent_put(struct tasks *ts, const char *id, enum task_status st);
 bool tasks_recent_get(const struct tasks *ts, const char *id, enum task_status *ret);

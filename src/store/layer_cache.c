@@ -137,6 +137,17 @@ static void trim(struct layer_cache *c) {
         }
 }
 
+uint64_t layer_cache_shed(struct layer_cache *c, uint64_t bytes) {
+        uint64_t shed = 0;
+        struct cached_layer *l;
+        while (shed < bytes && (l = find_oldest(c, false))) {
+                log_event(LOG_INFO, "layer.evicted", "layer", l->m.id, NULL);
+                shed += l->m.bytes;
+                cached_layer_discard(l);
+        }
+        return shed;
+}
+
 /* ---- use ---- */
 
 struct cached_layer *layer_cache_find(struct layer_cache *c, const char *key) {

@@ -35,4 +35,6 @@ void cached_layer_open_cancel(struct cached_layer *l, void *user);
 /* It could not be opened: forgets and removes it, so that it is made again. */
 void cached_layer_discard(struct cached_layer *l);
 
+/* Removes the least recently used that nobody uses until so many bytes are on their way out or none is left; how many are. */
+uint64_t layer_cache_shed(struct layer_cache *c, uint64_t bytes);
 uint64_t layer_cache_bytes(const struct layer_cache *c);

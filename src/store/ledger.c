@@ -409,6 +409,11 @@ int ledger_each_ended(struct ledger *l, int64_t ended_before_ms, int (*row)(cons
         return each(l, s, row, user);
 }
 
+uint64_t ledger_disk_lacks(const struct ledger *l) {
+        uint64_t have = disk_free(l->dirfd), want = l->low_water > UINT64_MAX / 2 ? UINT64_MAX : 2 * l->low_water;
+        return have < want ? want - have : 0;
+}
+
 bool ledger_disk_low(struct ledger *l) {
         if (!l->short_of_space && disk_free(l->dirfd) < l->low_water)
                 l->short_of_space = true;      /* on_tend takes it back */

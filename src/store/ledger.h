@@ -71,6 +71,8 @@ int ledger_find_key(struct ledger *l, const char *kind, const char *tenant, cons
 int ledger_each_open(struct ledger *l, int (*row)(const struct ledger_row *r, void *user), void *user);
 /* The same for jobs that ended before, oldest first. */
 int ledger_each_ended(struct ledger *l, int64_t ended_before_ms, int (*row)(const struct ledger_row *r, void *user), void *user);
+/* Bytes that lack to twice the low-water mark: what can go should go now, before anything has to be refused. */
+uint64_t ledger_disk_lacks(const struct ledger *l);
 bool ledger_disk_low(struct ledger *l);            /* admit nothing */
 void ledger_tend(struct ledger *l);                /* makes a spent ballast again if there is room; also runs by itself every 2 s */
 

@@ -388,6 +388,8 @@ int tree_store_open(uv_loop_t *loop, struct spawner *sp, const struct tree_store
         return 0;
 }
 
+uint64_t tree_store_shed(struct tree_store *ts, uint64_t bytes) { return ts->closing ? 0 : layer_cache_shed(ts->cache, bytes); }
+
 static void idle_closed(uv_handle_t *h) {
         struct tree_store *ts = h->data;
         void (*closed)(void *) = ts->closed;

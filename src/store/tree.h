@@ -62,6 +62,8 @@ struct tree_store_config {
         const char *const *fetch_env;          /* operator's additions to git's environment when it fetches (proxies); may be NULL */
 };
 int tree_store_open(uv_loop_t *loop, struct spawner *sp, const struct tree_store_config *cfg, struct tree_store **ret, struct error *e);
+/* The disk is short of so many bytes: the least used layers go. Returns how many bytes are on their way out. */
+uint64_t tree_store_shed(struct tree_store *ts, uint64_t bytes);
 /* Cancels what is being made (no callback of a ticket runs any more), waits until its sandboxes are gone, frees the store, then
  * calls `done`. The spawner must live until then. */
 void tree_store_close(struct tree_store *ts, void (*done)(void *user), void *user);

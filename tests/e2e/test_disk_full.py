@@ -55,6 +55,36 @@ def test_a_full_disk_refuses_new_work_and_takes_it_again(small, repository):
     assert small.result(accepted.json["task_id"])["status"] == "completed"
 
 
+def squeeze(d, leave):
+    """Fills the home until `leave` bytes are free."""
+    v = os.statvfs(d.home)
+    with open(d.home / "filler", "ab") as f:
+        os.posix_fallocate(f.fileno(), f.tell(), v.f_bavail * v.f_frsize - leave)
+
+
+def free(d):
+    v = os.statvfs(d.home)
+    return v.f_bavail * v.f_frsize
+
+
+def test_old_logs_and_then_unused_layers_go_before_anything_is_refused(small, repository):
+    loud = repository.request(test_command="head -c 40000000 /dev/zero")
+    tasks = [small.submit(loud) for _ in range(2)]
+    for task in tasks:
+        small.result(task)
+    assert len(small.run_directories()) == 2
+    squeeze(small, 50 * MIB)                             # below twice the low-water mark, above the mark
+    until(lambda: not small.run_directories(), "the logs go")
+    assert "layer.evicted" not in small.stderr()
+    assert all(small.result(task)["outcome"] for task in tasks)  # the records are kept
+    assert small.call("POST", "/task/submit", repository.takes(0)).status == 202
+    until(lambda: small.query("SELECT count(*) FROM jobs WHERE state=2") == [(3,)], "it ends")
+    squeeze(small, 50 * MIB)
+    until(lambda: "layer.evicted" in small.stderr(), "the unused layer goes")
+    until(lambda: free(small) > 50 * MIB, "there is more room")
+    assert small.result(small.submit(repository.takes(0)))["status"] == "completed"      # and is made again
+
+
 def test_what_runs_when_the_disk_fills_is_recorded(small, repository):
     small.result(small.submit(repository.takes(0)))      # the tree is prepared
     task = small.until_running(small.submit(repository.takes(3)))
