@@ -256,6 +256,10 @@ int64_t cgroup_read_private_memory(struct cgroup *c) {
         return c->m->backend->private_memory(c);
 }
 
+int64_t cgroup_read_shared_memory(struct cgroup *c) {
+        return c->m->backend->shared_memory(c);
+}
+
 int cgroup_destroy(struct cgroup *c) {
         if (!c)
                 return 0;

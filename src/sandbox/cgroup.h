@@ -100,6 +100,8 @@ void cgroup_read_events(struct cgroup *c, struct cgroup_events *ret);
 void cgroup_read_usage(struct cgroup *c, struct cgroup_usage *ret);
 /* What the processes hold by themselves at this moment: neither files (tmpfs included) nor caches. -1 = the kernel does not say. */
 int64_t cgroup_read_private_memory(struct cgroup *c);
+/* Memory of files: those of tmpfs, and those without a name (shared mappings, memfd, System V). */
+int64_t cgroup_read_shared_memory(struct cgroup *c);
 
 /* Removes every directory of the set, sub-groups too, and frees it. -EBUSY: tasks are still dying; nothing is freed, call again. */
 int cgroup_destroy(struct cgroup *c);

@@ -33,6 +33,7 @@ struct cgroup_backend {
         void (*events)(struct cgroup *c, struct cgroup_events *ret);
         void (*usage)(struct cgroup *c, struct cgroup_usage *ret);   /* memory and pids; CPU time is common */
         int64_t (*private_memory)(struct cgroup *c);
+        int64_t (*shared_memory)(struct cgroup *c);
 };
 extern const struct cgroup_backend cgroup_backend_hybrid, cgroup_backend_v2;
 

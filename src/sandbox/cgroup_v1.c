@@ -165,6 +165,10 @@ static int64_t hybrid_private_memory(struct cgroup *c) {
         return cg_read_number(c->m->dir[CG_MEMORY], c->name, "memory.stat", "rss");
 }
 
+static int64_t hybrid_shared_memory(struct cgroup *c) {
+        return cg_read_number(c->m->dir[CG_MEMORY], c->name, "memory.stat", "shmem");
+}
+
 const struct cgroup_backend cgroup_backend_hybrid = {
         .kind = CGROUP_HYBRID,
         .open = hybrid_open,
@@ -177,4 +181,5 @@ const struct cgroup_backend cgroup_backend_hybrid = {
         .events = hybrid_events,
         .usage = hybrid_usage,
         .private_memory = hybrid_private_memory,
+        .shared_memory = hybrid_shared_memory,
 };

@@ -156,6 +156,10 @@ static int64_t v2_private_memory(struct cgroup *c) {
         return cg_read_number(c->m->dir[CG_GROUP], c->name, "memory.stat", "anon");
 }
 
+static int64_t v2_shared_memory(struct cgroup *c) {
+        return cg_read_number(c->m->dir[CG_GROUP], c->name, "memory.stat", "shmem");
+}
+
 const struct cgroup_backend cgroup_backend_v2 = {
         .kind = CGROUP_V2,
         .open = v2_open,
@@ -168,4 +172,5 @@ const struct cgroup_backend cgroup_backend_v2 = {
         .events = v2_events,
         .usage = v2_usage,
         .private_memory = v2_private_memory,
+        .shared_memory = v2_shared_memory,
 };

@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/socket.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 
 #include "base/clock.h"
@@ -392,7 +393,11 @@ static void sample_memory(struct spawn *sp, struct cell *c) {
         uint64_t most = c->spec.limits.memory_bytes;
         if (!c->cgroup || c->spec.upper != UPPER_TMPFS || most == 0 || c->hit[LIMIT_MEMORY])
                 return;
-        int64_t held = cgroup_read_private_memory(c->cgroup);
+        int64_t held = cgroup_read_private_memory(c->cgroup), shared = cgroup_read_shared_memory(c->cgroup);
+        struct statfs s;
+        /* Shared mappings and memfds are files of no file system; those of the upper are the disk limit's. */
+        if (shared > 0 && c->upper >= 0 && fstatfs(c->upper, &s) == 0)
+                held += MAX2(shared - (int64_t)((s.f_blocks - s.f_bfree) * (uint64_t)s.f_bsize), (int64_t)0);
         if (held > 0 && (uint64_t)held > most)
                 cell_limit(sp, c, LIMIT_MEMORY);
 }

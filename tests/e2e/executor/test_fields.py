@@ -74,6 +74,7 @@ def test_repo_path(run):
 @pytest.mark.parametrize("limits, command, outcome", [
     ({"memory_mb": 64, "disk_mb": 16}, "python3 -c 'x = b\"x\" * (900 << 20)'", "oom"),
     ({"memory_mb": 64}, "python3 -c 'import time; x = b\"x\" * (300 << 20); time.sleep(600)'", "oom"),   # beside the default disk_mb
+    ({"memory_mb": 64}, "python3 -c 'import mmap, time; x = mmap.mmap(-1, 300 << 20); x.write(bytes(300 << 20)); time.sleep(600)'", "oom"),   # shared
     ({"pids": 20}, "for i in $(seq 100); do sleep 5 & done; wait; false", "pids_limit"),
     ({"disk_mb": 20}, "head -c 50000000 /dev/zero > f", "disk_limit"),
     ({"inodes": 1000}, "for i in $(seq 3000); do : > f$i || exit 1; done", "disk_limit"),
@@ -90,6 +91,11 @@ def test_each_limit_is_an_outcome(run, limits, command, outcome):
 def test_cpus(run):
     record = run(limits={"cpus": 0.2}, test_command="python3 -c 'import time; a=time.time(); s=time.process_time()\nwhile time.time()-a < 1: pass\nprint(time.process_time()-s)'")
     assert float(record["stdout"]) < 0.6, record
+
+
+def test_files_may_take_what_is_for_files(run):
+    record = run(limits={"memory_mb": 64, "disk_mb": 1024}, test_command="head -c 300000000 /dev/zero >big && head -c 100000000 /dev/zero >/dev/shm/big && sleep 0.3")
+    assert record["outcome"] == "resolved" and record["limits_hit"] == [], record
 
 
 def test_a_timeout_keeps_the_output(run):
