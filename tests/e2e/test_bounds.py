@@ -16,11 +16,11 @@ def spawners_of(pid):
 def test_a_killed_daemon_leaves_no_spawner_whatever_it_was_doing(brig, repository):
     """kill -9 in the middle of create, exec and destroy: the spawner ends by itself, and with it every sandbox."""
     d = brig(BRIG_QUEUE_RUNNING_MAX="4")
-    for round_ in range(12):
+    for round_ in range(50):
         for _ in range(4):
             d.submit(repository.takes("0.0%d" % (round_ % 5)))
         spawner = d.spawner()
-        deadline = time.monotonic() + 0.04 * round_      # a later moment of their lives each round
+        deadline = time.monotonic() + 0.04 * (round_ % 12)      # a later moment of their lives each round
         while time.monotonic() < deadline:
             brigd.breathe()
         d.kill()                                           # asserts that nothing is left
