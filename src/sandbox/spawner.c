@@ -363,6 +363,7 @@ static void say_hello(struct spawn *sp, int r, const struct error *e) {
 #define POOL_WANT 4
 #define IDLE_MS 6              /* longer than a short command: its end must not wait for us */
 static bool refill(struct spawn *sp) {
+        execs_prepare(sp);
         if (sp->n_blanks < BLANKS_WANT && !sp->no_blanks)
                 return blanks_fill(sp), true;
         int groups = cgroup_pool_fill(sp->cgroups, POOL_WANT, 1), nets = netns_pool_fill(sp->net_pool, POOL_WANT, 1);

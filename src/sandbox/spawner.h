@@ -48,6 +48,8 @@ enum cell_state {
         CELL_STATE_MAX,
 };
 
+#define GROUP_NAME_MAX 16
+
 /* One sandbox, the spawner's side. */
 struct cell {
         uint64_t handle, ref;
@@ -58,6 +60,8 @@ struct cell {
         struct seat *seat;
         struct cgroup *cgroup;
         int init_group;                    /* its group in the grouping hierarchy, or < 0 */
+        int spare_group;                   /* made for the next exec once there was one, or -1 */
+        char spare_name[GROUP_NAME_MAX]; uint32_t groups_made;
         struct watch oom;
         int net_ns;
         struct network_link link; bool linked;
@@ -91,7 +95,7 @@ struct proc {
         struct cell *cell;
         pid_t pid;
         int group;                         /* its own sub-group, or -1 */
-        char group_name[16];
+        char group_name[GROUP_NAME_MAX];
         struct child_report *report;       /* shared with the child until it executes */
 };
 
@@ -180,6 +184,7 @@ void exec_request_release(struct exec_request *x);
 int op_exec(struct spawn *sp, struct message *m, struct fault *f);
 int op_exec_kill(struct spawn *sp, struct message *m, struct fault *f);
 int op_exec_signal(struct spawn *sp, struct message *m, struct fault *f);
+void execs_prepare(struct spawn *sp);      /* while idle: groups for the next ones */
 int proc_new(struct spawn *sp, struct cell *c, struct proc **ret);
 bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *ru);
 void proc_free(struct spawn *sp, struct proc *p);

@@ -111,13 +111,30 @@ static int base_view(struct spawn *sp, struct cell *c) {
         return c->base[PLANE_ROOT] < 0 ? cell_base(sp, c) : 0;
 }
 
+static int new_group(struct cell *c, char name[static GROUP_NAME_MAX]) {
+        int fd;
+        snprintf(name, GROUP_NAME_MAX, "x%u", ++c->groups_made);
+        return cgroup_sub_make(c->cgroup, name, &fd) == 0 ? fd : -1;
+}
+
 static void make_exec_group(struct cell *c, struct proc *p) {
         if (!c->cgroup)
                 return;
-        snprintf(p->group_name, sizeof p->group_name, "x%u", (uint32_t)p->handle);
-        int fd;
-        if (cgroup_sub_make(c->cgroup, p->group_name, &fd) == 0)
-                p->group = fd;
+        if (c->spare_group >= 0) {
+                memcpy(p->group_name, c->spare_name, sizeof p->group_name);
+                p->group = c->spare_group;
+                c->spare_group = -1;
+        } else
+                p->group = new_group(c, p->group_name);
+}
+
+/* The next exec's, where there was one before. */
+void execs_prepare(struct spawn *sp) {
+        for (size_t i = 0; i < sp->cells.alloc; i++) {
+                struct cell *c = sp->cells.object[i];
+                if (c && c->state == CELL_READY && c->cgroup && c->groups_made > 0 && c->spare_group < 0)
+                        c->spare_group = new_group(c, c->spare_name);
+        }
 }
 
 static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_request *x, struct fault *f) {
