@@ -24,6 +24,8 @@ static char *redacted(const char *url) {
 static int check_source(struct api *a, const struct score_request *q, struct error *e) {
         static const char *const fields[] = { "repo_url", "base_commit" };
         struct error why;
+        if (q->tree == SOURCE_IMAGE && !q->repo_url[0])
+                return 0;
         int r = engine_check_source(a->engine, q->repo_url, q->base_commit, &why);
         if (r == 0)
                 return 0;

@@ -135,10 +135,10 @@ static int base_plane(struct build *b, enum plane p) {
         int fd;
         if (b->n_lowers[p] > 1)
                 fd = mount_overlay(lower, b->n_lowers[p], -1, NULL, NULL, LOWER_ATTRS | MOUNT_ATTR_NOSUID);
-        else if (p == PLANE_ROOT)
+        else if (b->n_lowers[p] == 1 && (p == PLANE_ROOT || !(b->cell->spec.layers && b->cell->spec.layers[0])))
                 fd = mount_clone(lower[0], "", LOWER_ATTRS | MOUNT_ATTR_NOSUID, -1);
         else
-                return 0;      /* the image's alone: nobody compares with that */
+                return 0;      /* the image's alone, beside a layer's tree: nobody compares with that */
         if (fd < 0)
                 return fd;
         b->cell->base[p] = fd;

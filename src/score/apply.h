@@ -37,6 +37,7 @@ struct apply_result {
         char *diff; size_t diff_len; bool diff_truncated;
 };
 void apply_result_release(struct apply_result *r);
-/* r < 0: our fault (infra_error). */
+#define APPLY_NO_TREE (-ENOTDIR)           /* repo_path is not a directory, in the sandbox or in what it stands on; the error names it */
+/* r < 0: our fault (infra_error), or APPLY_NO_TREE. */
 typedef void (*apply_done)(int r, struct apply_result *res, const struct error *e, void *user);
 int score_apply(const struct apply_spec *spec, apply_done done, void *user, struct error *e);

@@ -9,7 +9,7 @@ _Static_assert((int)WEIGHT_NOTE == INTEGRITY_CLEAN && (int)WEIGHT_SUSPECT == INT
 
 #define REASON_MAX 1024u
 
-struct reading { struct apply_result r; size_t n_touched, n_tests, n_restored, n_modules; bool fault, end; struct error *e; enum patch_mode mode; };
+struct reading { struct apply_result r; size_t n_touched, n_tests, n_restored, n_modules; bool fault, no_tree, end; struct error *e; enum patch_mode mode; };
 
 void apply_result_release(struct apply_result *r) {
         if (!r)
@@ -124,6 +124,7 @@ static int take_frame(struct reading *rd, enum apply_frame type, const char *p, 
         case FRAME_CONFIG: return take_config(rd, p, len);
         case FRAME_DIFF: case FRAME_DIFF_CUT: return take_diff(rd, p, len, type == FRAME_DIFF_CUT);
         case FRAME_FAULT: rd->fault = true; return take_reason(&r->patch_reason, p, len);
+        case FRAME_NO_TREE: rd->no_tree = true; return take_reason(&r->patch_reason, p, len);
         case FRAME_END: rd->end = true; return 0;
         default: return -EBADMSG;
         }
@@ -131,6 +132,8 @@ static int take_frame(struct reading *rd, enum apply_frame type, const char *p, 
 
 static int check(struct reading *rd) {
         struct apply_result *r = &rd->r;
+        if (rd->no_tree)
+                return error_say(rd->e, APPLY_NO_TREE, "%s", r->patch_reason);
         if (rd->fault)
                 return error_say(rd->e, -EREMOTEIO, "applying failed: %s", r->patch_reason);
         if (r->patch_applied == (r->patch_reason != NULL) || r->test_patch_applied == (r->test_patch_reason != NULL))

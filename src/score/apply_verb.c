@@ -99,15 +99,17 @@ static int open_base(const struct apply_base *b, const char *repo_path, int *ret
         return open_tree(b->root, repo_path, ret);
 }
 
-static int run(struct request *q, int root, const struct apply_base *base, struct error *e) {
+static int run(struct request *q, int root, const struct apply_base *base, bool *ret_no_tree, struct error *e) {
         int r = read_request(q, e);
         if (r < 0)
                 return r;
         r = open_tree(root, q->repo_path, &q->job.tree);
         if (r == 0)
                 r = open_base(base, q->repo_path, &q->job.base);
-        if (r < 0)
+        if (r < 0) {
+                *ret_no_tree = r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EXDEV;
                 return error_set(e, r, "open the tree at %s", q->repo_path);
+        }
         return apply_job_run(&q->job, e);
 }
 
@@ -116,10 +118,11 @@ int apply_verb(int root, struct apply_base base) {
         struct buf out = BUF_INIT((size_t)APPLY_REPORT_MAX + APPLY_DIFF_MAX);
         struct error e = { 0 };
         q.job.out = &out;
-        int r = run(&q, root, &base, &e);
+        bool no_tree = false;
+        int r = run(&q, root, &base, &no_tree, &e);
         if (r < 0) {
                 buf_reset(&out);
-                frame_adds(&out, FRAME_FAULT, e.text);
+                frame_adds(&out, no_tree ? FRAME_NO_TREE : FRAME_FAULT, e.text);
         }
         frame_adds(&out, FRAME_END, "");
         r = fs_write_all(APPLY_REPORT_FD, out.data, out.len);

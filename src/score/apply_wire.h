@@ -30,7 +30,8 @@ enum apply_frame {
         FRAME_TEST_OK, FRAME_TEST_REJECTED /* reason */, FRAME_TOUCHED, FRAME_TEST_FILE, FRAME_RESTORED,
         FRAME_FINDING /* weight digit, kind, NUL, path, NUL, detail */, FRAME_CONFIG /* path, NUL, '+' and contents, or '-' */,
         FRAME_MODULE /* path of a module, or of a link that may be one, that base does not have */,
-        FRAME_DIFF, FRAME_DIFF_CUT /* a diff that is not whole */, FRAME_FAULT /* ours */, FRAME_END, FRAME_MAX,
+        FRAME_DIFF, FRAME_DIFF_CUT /* a diff that is not whole */, FRAME_FAULT /* ours */, FRAME_END,
+        FRAME_NO_TREE /* there is no directory to work in; the bytes say where */, FRAME_MAX,
 };
 /* Weights of findings; the daemon's enum integrity has the same values. */
 enum apply_weight { WEIGHT_NOTE, WEIGHT_SUSPECT, WEIGHT_VIOLATED };

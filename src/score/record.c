@@ -46,10 +46,11 @@ static int replace(char **at, char *with) {
 
 int score_record_echo(struct score_record *r, const struct score_request *q) {
         _cleanup_buf_ struct buf url = BUF_INIT(SIZE_MAX / 2);
+        bool cloned = q->tree == SOURCE_CLONE;
         int x = redact_url(q->repo_url, &url);
-        if (x == 0)
+        if (x == 0 && (cloned || q->repo_url[0]))
                 x = replace(&r->repo_url, buf_steal(&url));
-        if (x == 0)
+        if (x == 0 && cloned)
                 x = replace(&r->base_commit, strdup(q->base_commit));
         if (x == 0)
                 x = replace(&r->test_command, strdup(q->test_command));

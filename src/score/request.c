@@ -12,6 +12,9 @@ STRING_TABLE(patch_mode, patch_mode_names, PATCH_MODE_MAX)
 static const char *const run_mode_names[] = { "ids", "files" };
 STRING_TABLE(run_mode, run_mode_names, RUN_MODE_MAX)
 
+static const char *const tree_source_names[] = { "clone", "image" };
+STRING_TABLE(tree_source, tree_source_names, TREE_SOURCE_MAX)
+
 #define AT(member) .at = offsetof(struct score_request, member)
 #define STRING(name_, limit) .name = #name_, .kind = FIELD_STRING, AT(name_), .max = limit
 #define BYTES(name_) .name = #name_, .kind = FIELD_BYTES, AT(name_), .len_at = offsetof(struct score_request, name_##_len), .max = REQUEST_TEXT_MAX
@@ -45,7 +48,7 @@ static const struct field request_fields[] = {
         { .name = "run", .kind = FIELD_ENUM, AT(run), .names = run_mode_names, .n_names = RUN_MODE_MAX, .def = "`ids`", .doc = "run the listed ids, or their whole files" },
         { STRING(image, REQUEST_PATH_MAX), .given_at = offsetof(struct score_request, image_given), .def = "`host`", .doc = "`host`, or a directory that is a root file system" },
         { STRING(repo_path, REQUEST_PATH_MAX), .def = "`/testbed`", .doc = "where the tree stands in the sandbox" },
-        { .name = "tree", .kind = FIELD_CUSTOM, .parse = parse_tree, .type = "`clone`", .def = "`clone`", .doc = "where the base tree comes from" },
+        { .name = "tree", .kind = FIELD_ENUM, AT(tree), .names = tree_source_names, .n_names = TREE_SOURCE_MAX, .def = "`clone`", .doc = "where the base tree comes from: `image` is what stands at `repo_path` there" },
         { STRING(setup_command, REQUEST_COMMAND_MAX), .def = "empty", .doc = "prepares the tree, once per key" },
         { .name = "setup_network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(setup_network), .type = "`none`, `open`", .def = "`open`", .doc = "network of `setup_command`" },
         { SECONDS(setup_timeout, setup_timeout_ms), .def = "1800", .doc = "seconds for `setup_command`" },
@@ -59,7 +62,7 @@ static const struct field request_fields[] = {
         { .name = "control", .kind = FIELD_CUSTOM, .parse = parse_control, .type = "`off`", .def = "`off`", .doc = "control runs (a later release)" },
         { .name = "gold_patch", .kind = FIELD_CUSTOM, .parse = parse_gold_patch, .type = "string", .def = "empty", .doc = "for control runs (a later release)" },
 };
-enum { ROW_REPO_URL, ROW_TEST_COMMAND };   /* the first two rows: required */
+enum { ROW_REPO_URL, ROW_TEST_COMMAND };   /* the first two rows: required, mostly */
 
 const struct field *score_request_table(size_t *ret_n) {
         *ret_n = ARRAY_SIZE(request_fields);
@@ -135,8 +138,15 @@ static bool any_given(const struct json *found) {
         return false;
 }
 
+static bool comes_from_image(const struct json *found) {
+        for (size_t i = 0; i < ARRAY_SIZE(request_fields); i++)
+                if (strcmp(request_fields[i].name, "tree") == 0)
+                        return json_string_is(&found[i], tree_source_names[SOURCE_IMAGE]);
+        return false;
+}
+
 static int check_required(const struct json *found, struct error *e) {
-        bool url = is_absent(&found[ROW_REPO_URL]);
+        bool url = is_absent(&found[ROW_REPO_URL]) && !comes_from_image(found);
         bool command = is_absent(&found[ROW_TEST_COMMAND]) && !any_given(found);
         if (!url && !command)
                 return 0;
@@ -194,6 +204,8 @@ static int check_values(struct score_request *q, struct error *e) {
                 return fault(e, "image", "expected host or an absolute path");
         if (!repo_path_is_sane(q->repo_path))
                 return fault(e, "repo_path", "expected an absolute path outside /proc, /sys, /dev and /run");
+        if (q->tree == SOURCE_IMAGE && q->setup_command[0])
+                return error_say(e, -EOPNOTSUPP, "Unsupported value for 'setup_command': a tree of the image is taken as it is");
         if (!command_is_known(q))
                 return fault(e, "test_command", "missing, and test_framework and ids do not say what to build one from");
         return 0;

@@ -16,10 +16,14 @@
 #define REQUEST_ENV_TOTAL_MAX (1u << 20)   /* all of them */
 #define REQUEST_TIMEOUT_MAX_S (7 * 86400)
 
+enum tree_source { SOURCE_CLONE, SOURCE_IMAGE, TREE_SOURCE_MAX };
+STRING_TABLE_DECLARE(tree_source);     /* "clone", "image" */
+
 enum run_mode { RUN_IDS, RUN_FILES, RUN_MODE_MAX };
 STRING_TABLE_DECLARE(run_mode);
 
 struct score_request {
+        enum tree_source tree;             /* IMAGE: the base is what the image has at repo_path; repo_url may be "", base_commit says nothing */
         char *repo_url, *base_commit;      /* "HEAD" */
         char *test_command;                /* "" only when ids or a framework are given */
         char *patch; size_t patch_len;     /* bytes as sent: may hold anything but NUL */

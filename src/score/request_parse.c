@@ -169,14 +169,6 @@ int parse_gold_patch(const struct field *f, const struct json *v, void *target, 
         return field_unsupported(f, e, "control runs are of a later release");
 }
 
-int parse_tree(const struct field *f, const struct json *v, void *target, struct error *e) {
-        if (json_string_is(v, "clone"))
-                return 0;
-        if (json_string_is(v, "image"))
-                return field_unsupported(f, e, "trees that come with an image are of a later release");
-        return field_fault(f, e, "must be one of clone, image");
-}
-
 /* ---- paths in the tree ----------------------------------------------------------------------------------------------- */
 
 /* What a patch could name: the helper checks by the same rule. A trailing slash is fine. */

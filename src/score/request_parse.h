@@ -10,4 +10,3 @@ int parse_framework(const struct field *f, const struct json *v, void *target, s
 int parse_paths(const struct field *f, const struct json *v, void *target, struct error *e);        /* writes at f->at */
 int parse_control(const struct field *f, const struct json *v, void *target, struct error *e);
 int parse_gold_patch(const struct field *f, const struct json *v, void *target, struct error *e);
-int parse_tree(const struct field *f, const struct json *v, void *target, struct error *e);

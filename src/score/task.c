@@ -129,7 +129,8 @@ static void on_applied(int r, struct apply_result *res, const struct error *e, v
                 return;
         }
         if (r < 0)
-                task_set_error(t, r == -ENOSPC ? "disk_full" : "internal", e && e->code < 0 ? e->text : "the patch could not be applied");
+                task_set_error(t, r == -ENOSPC ? "disk_full" : r == APPLY_NO_TREE ? "environment_broken" : "internal",
+                               e && e->code < 0 ? e->text : "the patch could not be applied");
         else
                 start_comparing(t);
         if (r < 0 || !t->rec.test_patch_applied)
@@ -247,8 +248,20 @@ static void on_tree(struct tree *tree, enum tree_failure failure, const struct e
         }
 }
 
+/* Nothing is prepared: the sandbox stands on the image alone. Whether repo_path is there is for the helper to see. */
+static int start_image_tree(struct score_task *t, struct error *e) {
+        struct tree *tree = NULL;
+        int r = tree_of_image(t->env.trees, t->req.image, t->req.repo_path, &tree, e);
+        if (r < 0 && r != -ENOENT)
+                return r;
+        on_tree(tree, TREE_IMAGE_NOT_FOUND, e, t);
+        return 0;
+}
+
 static int start_tree(struct score_task *t, struct error *e) {
         const struct score_request *q = &t->req;
+        if (q->tree == SOURCE_IMAGE)
+                return start_image_tree(t, e);
         struct tree_request tr = {
                 .repo_url = q->repo_url, .commit = q->base_commit, .image = q->image, .repo_path = q->repo_path, .setup_command = q->setup_command,
                 .setup_network = q->setup_network, .setup_env = (const char *const *)q->env, .setup_timeout_ms = q->setup_timeout_ms,

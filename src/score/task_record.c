@@ -16,7 +16,7 @@ static int copy(char **at, const char *s) {
 
 int task_record_tree(struct score_task *t) {
         struct score_record *rec = &t->rec;
-        int r = copy(&rec->base_commit, t->tree->commit);
+        int r = t->tree->commit[0] ? copy(&rec->base_commit, t->tree->commit) : 0;
         if (r == 0)
                 r = copy(&rec->tree_hash, t->tree->tree_hash);
         if (r == 0)

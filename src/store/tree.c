@@ -339,6 +339,35 @@ int tree_acquire(struct tree_store *ts, const struct tree_request *req, tree_don
         return 0;
 }
 
+static int image_tree_hash(const char *digest, const char *repo_path, char ret[static SHA256_HEX]) {
+        struct sha256 h;
+        int r = sha256_init(&h);
+        if (r < 0)
+                return r;
+        sha256_update_str(&h, "brig image tree 1");
+        sha256_update_str(&h, digest);
+        sha256_update_str(&h, repo_path);
+        sha256_finish(&h, ret);
+        return 0;
+}
+
+int tree_of_image(struct tree_store *ts, const char *image, const char *repo_path, struct tree **ret, struct error *e) {
+        _cleanup_free_ struct tree_answer *a = calloc(1, sizeof *a);
+        int r = a ? image_digest(ts->spawner, image, a->image_digest, e) : error_set(e, -ENOMEM, "tree of image %s", image);
+        if (r < 0)
+                return r;
+        r = image_tree_hash(a->image_digest, repo_path, a->tree_hash);
+        if (r < 0)
+                return error_set(e, r, "tree of image %s", image);
+        a->tree.image_digest = a->image_digest;
+        a->tree.tree_hash = a->tree_hash;
+        a->tree.layers = a->ids;
+        a->tree.cached = true;
+        ts->answers++;
+        *ret = &TAKE_PTR(a)->tree;
+        return 0;
+}
+
 void tree_cancel(struct tree_ticket *t) {
         if (t->mirror)
                 mirror_cancel(t->mirror);

@@ -31,9 +31,9 @@ struct tree_request {
 };
 
 struct tree {                      /* answer; strings live until tree_release */
-        char commit[65];           /* resolved, lower-case hex */
+        char commit[65];           /* resolved, lower-case hex; "" of an image's tree */
         const char *image_digest;  /* 64 hex */
-        const char *tree_hash;     /* git's own tree id of the commit, hex */
+        const char *tree_hash;     /* git's own tree id of the commit, hex; of an image's tree: see tree_of_image */
         const char *const *layers; /* for sandbox_spec.layers */
         int64_t commit_time;       /* s since the epoch: mtime of the base files */
         bool cached;               /* nothing had to be made */
@@ -47,6 +47,9 @@ int tree_url_check(struct tree_store *ts, const char *repo_url, const char *comm
 
 typedef void (*tree_done)(struct tree *t, enum tree_failure failure, const struct error *e, void *user);  /* t NULL on failure */
 int tree_acquire(struct tree_store *ts, const struct tree_request *req, tree_done done, void *user, struct tree_ticket **ret, struct error *e);
+/* The tree that an image has at repo_path, for tree_release: no layers, no commit, nothing is made; `tree_hash` is of the image's digest
+ * and the path. At once. -ENOENT: no such image. Nobody has looked whether the path is there. */
+int tree_of_image(struct tree_store *ts, const char *image, const char *repo_path, struct tree **ret, struct error *e);
 void tree_cancel(struct tree_ticket *t);       /* the callback will not run; work shared with others goes on */
 void tree_release(struct tree_store *ts, struct tree *t);    /* layers become evictable */
 

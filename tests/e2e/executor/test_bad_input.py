@@ -26,7 +26,7 @@ BAD = {
     "run": [1, True, [], "all"],
     "image": [*TEXT, "-x", "a\nb", "/", "/a/../b", "/a//b", TOO_LONG_NAME],
     "repo_path": [*TEXT, "x", "/", "/a/../b", "/proc/x", "/dev", TOO_LONG_NAME],
-    "tree": [1, True, [], "image", "x"],
+    "tree": [1, True, [], {}, "", "x", "\0"],
     "setup_command": TEXT,
     "setup_network": [1, True, "some", ["example.com"]],
     "setup_timeout": SECONDS,

@@ -81,10 +81,21 @@ static void a_fault_is_said(void **state) {
         assert_string_equal(e.text, "applying failed: open the tree at /x");
 }
 
+static void a_missing_tree_is_told_from_a_fault(void **state) {
+        _cleanup_buf_ struct buf b = BUF_INIT(1000);
+        struct apply_result res;
+        struct error e;
+        frame_adds(&b, FRAME_NO_TREE, "open the tree at /x");
+        frame_adds(&b, FRAME_END, "");
+        assert_int_equal(read_report(&b, PATCH_REPAIR, &res, &e), APPLY_NO_TREE);
+        assert_string_equal(e.text, "open the tree at /x");
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_rung_beyond_the_mode_is_no_report), cmocka_unit_test(a_path_out_of_the_tree_is_no_report),
                 cmocka_unit_test(a_report_that_stops_is_none), cmocka_unit_test(a_reason_is_one_line_of_bounded_length), cmocka_unit_test(a_fault_is_said),
+                cmocka_unit_test(a_missing_tree_is_told_from_a_fault),
         };
         return cmocka_run_group_tests_name("score/apply_report", tests, NULL, NULL);
 }

@@ -129,7 +129,7 @@ static void every_field_refuses_the_wrong_type(void **state) {
                 { "allow_config", { "1", "{}", "[\"/abs\"]", "[\"..\"]" } },
                 { "control", { "1", "\"x\"", "true" } },
                 { "gold_patch", { "1", "[]", "true" } },
-                { "tree", { "1", "\"x\"", "true" } },
+                { "tree", { "1", "\"x\"", "true", "[]" } },
         };
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
                 for (size_t k = 0; k < 8 && rows[i].values[k]; k++) {
@@ -174,11 +174,25 @@ static void later_releases_are_unsupported(void **state) {
         fault("\"network\":[\"example.com\"]", -EOPNOTSUPP, "'network'");
         fault("\"network\":{\"allow\":[]}", -EOPNOTSUPP, "'network'");
         fault("\"setup_network\":[\"example.com\"]", -EOPNOTSUPP, "'setup_network'");
-        fault("\"tree\":\"image\"", -EOPNOTSUPP, "'tree'");
+        fault("\"tree\":\"image\",\"setup_command\":\"make\"", -EOPNOTSUPP, "'setup_command'");
         fault("\"test_framework\":\"nope\"", -EOPNOTSUPP, "'test_framework'");
         struct score_request q;
         good("\"control\":\"off\",\"gold_patch\":\"\",\"tree\":\"clone\"", &q);
         score_request_release(&q);
+}
+
+static void a_tree_of_the_image_needs_no_repository(void **state) {
+        struct score_request q;
+        assert_int_equal(decode("{\"tree\":\"image\",\"image\":\"/i\",\"test_command\":\"pytest\",\"setup_command\":\"\"}", 0, &q, NULL), 0);
+        assert_int_equal(q.tree, SOURCE_IMAGE);
+        assert_string_equal(q.repo_url, "");
+        score_request_release(&q);
+        good("\"tree\":\"clone\"", &q);
+        assert_int_equal(q.tree, SOURCE_CLONE);
+        score_request_release(&q);
+        missing("{\"tree\":\"image\"}", "Missing required fields: ['test_command']");
+        missing("{\"tree\":\"clone\",\"test_command\":\"x\"}", "Missing required fields: ['repo_url']");
+        missing("{\"tree\":\"imag\",\"test_command\":\"x\"}", "Missing required fields: ['repo_url']");
 }
 
 static void the_wires_host_is_open(void **state) {
@@ -296,7 +310,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(defaults_are_the_contracts), cmocka_unit_test(not_an_object_is_one_fault), cmocka_unit_test(missing_fields_are_listed),
                 cmocka_unit_test(ids_or_a_framework_replace_the_command), cmocka_unit_test(every_field_refuses_the_wrong_type),
-                cmocka_unit_test(every_limit_has_a_range), cmocka_unit_test(later_releases_are_unsupported), cmocka_unit_test(the_wires_host_is_open),
+                cmocka_unit_test(every_limit_has_a_range), cmocka_unit_test(later_releases_are_unsupported), cmocka_unit_test(a_tree_of_the_image_needs_no_repository), cmocka_unit_test(the_wires_host_is_open),
                 cmocka_unit_test(env_is_sorted_and_the_last_wins), cmocka_unit_test(users_come_in_three_forms), cmocka_unit_test(empty_text_is_the_default),
                 cmocka_unit_test(lists_and_paths_decode), cmocka_unit_test(patches_keep_their_bytes), cmocka_unit_test(the_operators_defaults_hold),
                 cmocka_unit_test(credentials_are_taken_out_of_a_body), cmocka_unit_test(a_body_without_credentials_stays_as_it_is),

@@ -19,7 +19,7 @@ struct sandbox_exec { int n; };
 struct tree_ticket { int n; };
 
 static struct fake {
-        tree_done tree_done; void *tree_user; bool tree_cancelled, tree_released;
+        tree_done tree_done; void *tree_user; bool tree_cancelled, tree_released, of_image;
         struct sandbox box; const struct sandbox_callbacks *cb; void *box_user; bool destroyed; size_t n_files; int create_error;
         apply_done apply_done; void *apply_user;
         void (*exited)(struct sandbox_exec *, const struct exec_end *, void *); void *exec_user; char *exec_argv[4]; int n_execs;
@@ -40,8 +40,17 @@ int tree_acquire(struct tree_store *ts, const struct tree_request *req, tree_don
         *ret = &ticket;
         return 0;
 }
-static const char *const failures[] = {"", "", "commit_not_found", "", "", "", "", ""};
+static const char *const failures[] = {"", "", "commit_not_found", "image_not_found", "", "", "", ""};
 STRING_TABLE(tree_failure, failures, TREE_FAILURE_MAX)
+int tree_of_image(struct tree_store *ts, const char *image, const char *repo_path, struct tree **ret, struct error *e) {
+        static const char *const none[] = {NULL};
+        static struct tree whole = {.image_digest = "d1", .tree_hash = "d2", .layers = none};
+        f.of_image = true;
+        if (strcmp(image, "/absent") == 0)
+                return error_say(e, -ENOENT, "image %s: no such image", image);
+        *ret = &whole;
+        return 0;
+}
 void tree_cancel(struct tree_ticket *t) { f.tree_cancelled = true; }
 void tree_release(struct tree_store *ts, struct tree *t) { f.tree_released = true; }
 int sandbox_create(struct spawner *sp, const struct sandbox_spec *spec, const struct sandbox_callbacks *cb, void *user, struct sandbox **ret, struct error *e) {
@@ -230,6 +239,39 @@ static void a_sandbox_that_fails_is_an_infra_error(void **state) {
         assert_true(f.tree_released);
 }
 
+static void a_tree_of_the_image_is_not_made(void **state) {
+        begin(TEXT ",\"tree\":\"image\",\"image\":\"/there\"");
+        assert_true(f.of_image);
+        assert_null(f.tree_done);
+        box_ready();
+        applied(true, true);
+        say("ok  \tx\t0.1s\n");
+        tests_ended(EXITED(0));
+        box_gone();
+        assert_int_equal(f.done, 1);
+        assert_true(f.tree_released);
+        assert_non_null(strstr(f.json, "\"base_commit\":null"));
+        assert_non_null(strstr(f.json, "\"tree_hash\":\"d2\""));
+}
+
+static void an_image_that_is_not_there_ends_the_task(void **state) {
+        begin(TEXT ",\"tree\":\"image\",\"image\":\"/absent\"");
+        for (int i = 0; i < 10; i++)
+                uv_run(&loop, UV_RUN_NOWAIT);
+        assert_int_equal(f.done, 1);
+        assert_string_equal(f.error_code, "image_not_found");
+        assert_null(f.cb);
+}
+
+static void a_path_that_the_image_lacks_is_a_broken_environment(void **state) {
+        begin(TEXT ",\"tree\":\"image\",\"image\":\"/there\"");
+        box_ready();
+        f.apply_done(APPLY_NO_TREE, NULL, &(struct error){.code = APPLY_NO_TREE, .text = "open the tree at /testbed"}, f.apply_user);
+        box_gone();
+        assert_string_equal(f.error_code, "environment_broken");
+        assert_non_null(strstr(f.json, "open the tree at /testbed"));
+}
+
 static void a_rejected_patch_still_runs_the_tests(void **state) {
         begin(TEXT);
         tree_ready();
@@ -375,6 +417,9 @@ int main(void) {
                 cmocka_unit_test(cancelling_in_any_state_ends_in_cancelled),
                 cmocka_unit_test(a_tree_that_cannot_be_made_is_an_infra_error_with_its_code),
                 cmocka_unit_test(a_sandbox_that_fails_is_an_infra_error),
+                cmocka_unit_test(a_tree_of_the_image_is_not_made),
+                cmocka_unit_test(an_image_that_is_not_there_ends_the_task),
+                cmocka_unit_test(a_path_that_the_image_lacks_is_a_broken_environment),
                 cmocka_unit_test(a_rejected_patch_still_runs_the_tests),
                 cmocka_unit_test(a_rejected_test_patch_runs_nothing),
                 cmocka_unit_test(what_finished_before_a_timeout_is_kept),

@@ -362,6 +362,23 @@ static void a_missing_image_has_its_own_code(void **state) {
         assert_int_equal(fake.creates, 0);
 }
 
+static void a_tree_of_an_image_is_named_by_image_and_path(void **state) {
+        struct tree *a, *b;
+        struct error e = { 0 };
+        open_store(1 << 20);
+        assert_int_equal(tree_of_image(store, home, "/a", &a, NULL), 0);
+        assert_int_equal(tree_of_image(store, home, "/b", &b, NULL), 0);
+        assert_string_equal(a->image_digest, b->image_digest);
+        assert_string_not_equal(a->tree_hash, b->tree_hash);
+        assert_string_equal(a->commit, "");
+        assert_null(a->layers[0]);
+        tree_release(store, a);
+        tree_release(store, b);
+        assert_int_equal(tree_of_image(store, "/nonexistent", "/a", &a, &e), -ENOENT);
+        assert_non_null(strstr(e.text, "/nonexistent"));
+        assert_int_equal(fake.creates, 0);
+}
+
 static void a_directory_that_was_opened_beforehand_is_allowed_and_no_other(void **state) {
         char given[80], beside[80];
         snprintf(given, sizeof given, "%s/given", repo);
@@ -396,7 +413,7 @@ int main(void) {
                 WITH_HOME(orphans_and_doubles_are_removed_at_start),
                 WITH_HOME(a_layer_that_cannot_be_mounted_is_made_again),
                 WITH_HOME(closing_ends_what_runs_and_tells_nobody),
-                WITH_HOME(a_missing_image_has_its_own_code),
+                WITH_HOME(a_tree_of_an_image_is_named_by_image_and_path), WITH_HOME(a_missing_image_has_its_own_code),
                 WITH_HOME(a_directory_that_was_opened_beforehand_is_allowed_and_no_other),
         };
         return cmocka_run_group_tests_name("store/tree", tests, NULL, NULL);
