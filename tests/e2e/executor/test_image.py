@@ -1,4 +1,5 @@
 """A directory as the image: below a place that the operator names, and nowhere else."""
+import os
 import pathlib
 import re
 import shutil
@@ -111,6 +112,14 @@ def test_the_hosts_own_files_can_be_the_tree(with_tree):
     assert record["exit_code"] == 0 and record["stdout"] == "new\ndist-packages\n", record
     assert record["patch_diff"].count("diff --git") == 1 and "+new" in record["patch_diff"]
     assert not (library / "new.txt").exists()
+
+
+def test_files_of_an_image_keep_their_owners(with_tree, images):
+    os.chown(images / "small" / "srv" / "tree" / "add.sh", 1234, 4321)
+    command = "for f in add.sh check.sh; do [ -O $f ] && [ -G $f ] && echo $f; done; exit 0"
+    for user, owned in (("1234:4321", "add.sh\n"), (0, "check.sh\n"), (1235, "")):
+        record = with_tree.result(with_tree.submit(of_image(images, patch=RIGHT, user=user, test_command=command)))
+        assert record["patch_applied"] and record["stdout"] == owned, (user, record)
 
 
 def test_what_does_not_go_with_a_tree_of_the_image(with_tree, images):
