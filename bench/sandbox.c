@@ -150,7 +150,7 @@ static void report(const char *bar, enum contender a, enum contender b, double l
         for (size_t i = 0; i < n; i++)
                 ratio[i] = times[a][i] / times[b][i];
         printf("{\"bar\": \"%s\", \"value\": %.3f, \"limit\": %.2f, \"better\": \"lower\", \"unit\": \"ratio\", "
-               "\"detail\": \"p50 of %zu paired runs, 30 ms apart, from a pool of 4 sandboxes made ahead, file systems of up to 1 MiB closed just after; %s %.2f ms (p10 %.2f), %s %.2f ms (p10 %.2f)\"}\n",
+               "\"detail\": \"p50 of %zu paired runs, 30 ms apart, from a pool of 4 sandboxes made ahead while idle; %s %.2f ms (p10 %.2f), %s %.2f ms (p10 %.2f)\"}\n",
                bar, median(ratio, n), limit, n, names[a], median(times[a], n), quantile(times[a], n, 0.1), names[b], median(times[b], n),
                quantile(times[b], n, 0.1));
         free(ratio);

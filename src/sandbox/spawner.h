@@ -198,7 +198,6 @@ void blanks_end(struct spawn *sp);
 
 /* ---- sweeper.c ---- */
 #define SWEEP_FDS_MAX 8
-#define SWEEP_LATER_MAX (1 << 20)          /* bytes of files that may outlive "gone" for a moment */
 int sweeper_start(struct spawn *sp, struct error *e);
 /* Closes n descriptors; the caller closes its own. Then cell_swept(handle) unless that is 0. -errno: it has not got them. */
 int sweeper_give(struct spawn *sp, uint64_t handle, const int *fds, size_t n);

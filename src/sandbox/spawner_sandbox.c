@@ -302,14 +302,10 @@ static bool cell_cleared(struct spawn *sp, struct cell *c) {
         if (!kept || c->linked)
                 c->net_ns = fd_close(c->net_ns);
         c->init_pidfd = fd_close(c->init_pidfd);
-        if (c->sweeping || still_mounted(sp, c))
+        if (still_mounted(sp, c))
                 return false;
-        /* Without files to speak of, its file systems may go just after it: nobody can reach them any more. */
-        if (kept && (c->usage.disk_bytes < 0 || c->usage.disk_bytes > SWEEP_LATER_MAX)) {
-                cell_sweep(sp, c, c->handle);
-                if (c->sweeping)
-                        return false;
-        }
+        if (kept)
+                cell_sweep(sp, c, c->handle);  /* beside what follows */
         if (c->linked) {
                 if (network_detach(sp->network, &c->link) < 0)
                         return false;
@@ -324,7 +320,7 @@ static bool cell_cleared(struct spawn *sp, struct cell *c) {
                         return false;
                 c->cgroup = NULL;
         }
-        return true;
+        return !c->sweeping;
 }
 
 static void finish_kill(struct spawn *sp, struct cell *c) {

@@ -2,8 +2,8 @@
  *
  * Dropping the last reference to an overlay waits for a grace period of the kernel's, each overlay for its own: some hundred
  * microseconds on an idle machine, milliseconds on a busy one, in which neither a dying first process nor the spawner should
- * stand. So the spawner keeps a sandbox's planes and gives them here once its processes, its mount namespace and its cgroups are gone. It is
- * told when they are closed, and waits for that where files hold more memory than SWEEP_LATER_MAX (spawner_sandbox.c).
+ * stand. So the spawner keeps a sandbox's planes and gives them here once its processes and its mount namespace are gone. It is
+ * told when they are closed, removes the cgroups meanwhile, and calls the sandbox gone after both (spawner_sandbox.c).
  *
  * It has no capability, no other descriptor and nothing to parse, and it ends when the spawner does. */
 #include <linux/close_range.h>

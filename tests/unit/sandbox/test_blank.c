@@ -10,6 +10,7 @@
 #include "sandbox/fixture.h"
 
 #define MANY 64
+#define POOL 4              /* full: any other one could be taken instead */
 struct blanks { int pid[MANY]; int n; };
 
 static bool proc_file_has(int pid, const char *file, const char *text) {
@@ -58,7 +59,7 @@ static void one_is_taken_and_becomes_what_was_asked_for(void **state) {
         spec.limits.disk_bytes = 12 << 20;
         spec.limits.inodes = 777;
         spec.limits.open_files = 99;
-        const struct blanks before = await(2);
+        const struct blanks before = await(POOL);
         box_create(*state, &b, &spec);
         /* Its first process has executed, and has yet to give itself a name. */
         const uint64_t deadline = now_ms() + 30000;
