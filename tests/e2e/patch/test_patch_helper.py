@@ -8,7 +8,7 @@ import pytest
 HELPER = os.path.join(os.environ.get("BRIG_BUILD", "build"), "src", "helper", "brig-helper")
 REQUEST = {"repo_path": 1, "mode": 2, "protect": 3, "allow": 4, "diff_max": 5, "memory": 6, "undo": 7}
 REPORT = dict(enumerate(["rung", "rejected", "refused", "test_ok", "test_rejected", "touched", "test_file", "restored", "finding", "config", "module", "diff",
-                         "diff_cut", "fault", "end"], 8))
+                         "diff_cut", "fault", "end", "no_tree"], 8))
 
 
 def frames(pairs):
@@ -72,7 +72,7 @@ def test_a_job_is_done_and_reported(roots):
 
 @pytest.mark.parametrize("request_frames", [
     [], [("mode", b"0")], [("repo_path", b"testbed")], [("repo_path", b"/testbed"), ("mode", b"7")],
-    [("repo_path", b"/testbed"), ("protect", b"../etc")], [("repo_path", b"/nowhere")], [("repo_path", b"/testbed/f.py")],
+    [("repo_path", b"/testbed"), ("protect", b"../etc")],
 ])
 def test_a_bad_request_is_our_fault_and_touches_nothing(roots, request_frames):
     done, report = apply(*roots, EDIT, b"", request_frames)
@@ -81,10 +81,11 @@ def test_a_bad_request_is_our_fault_and_touches_nothing(roots, request_frames):
     assert (roots[0] / "testbed/f.py").read_text() == "a\n"
 
 
-def test_a_repo_path_behind_a_link_is_not_followed(roots, tmp_path):
+@pytest.mark.parametrize("place", [b"/nowhere", b"/testbed/f.py", b"/link"])
+def test_where_no_directory_is_there_is_no_tree_and_no_link_is_followed(roots, place):
     (roots[0] / "link").symlink_to("testbed")
-    _, report = apply(*roots, EDIT, b"", [("repo_path", b"/link"), ("mode", b"0")])
-    assert report[0][0] == "fault"
+    _, report = apply(*roots, EDIT, b"", [("repo_path", place), ("mode", b"0")])
+    assert [kind for kind, _ in report] == ["no_tree", "end"] and place in report[0][1]
     assert (roots[0] / "testbed/f.py").read_text() == "a\n"
 
 
