@@ -109,7 +109,7 @@ def test_json_is_the_whole_record(score):
 
 def test_options_reach_the_request(score):
     done = score("-o", "json", "--command", "python3 -c 'import os; print(os.environ[\"COLOUR\"])'", "--env", "COLOUR=a=b", "--timeout", "77",
-                 "--repo-path", "/work/tree")
+                 "--repo-path", "/box/tree")
     record = json.loads(done.stdout)
     assert record["stdout"] == "a=b\n" and record["timeout"] == 77
 

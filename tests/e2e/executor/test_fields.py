@@ -68,7 +68,7 @@ def test_what_is_not_there_has_a_name(run, daemon, fields, code):
 
 def test_repo_path(run):
     assert run(test_command="pwd")["stdout"] == "/testbed\n"
-    assert run(test_command="pwd; ls calc.py", repo_path="/work/deep/tree")["stdout"] == "/work/deep/tree\ncalc.py\n"
+    assert run(test_command="pwd; ls calc.py", repo_path="/box/deep/tree")["stdout"] == "/box/deep/tree\ncalc.py\n"
 
 
 @pytest.mark.parametrize("limits, command, outcome", [

@@ -19,16 +19,16 @@ static void it_removes_a_hostile_tree(void **state) {
         struct run r;
         const struct sandbox_spec spec = box_spec();
         box_create(*state, &b, &spec);
-        run_sh(&b, &r, "mkdir -p /work/a/b; cd /work; ln -s / a/root; ln -s /etc a/b/etc; mkfifo a/pipe; mkdir a/locked; touch a/locked/x; chmod 000 a/locked; "
-                       "/usr/bin/python3 -c \"import os\nos.chdir('/work/a')\nfor i in range(3000): os.mkdir('d'); os.chdir('d')\"; echo made");
+        run_sh(&b, &r, "mkdir -p /box/a/b; cd /box; ln -s / a/root; ln -s /etc a/b/etc; mkfifo a/pipe; mkdir a/locked; touch a/locked/x; chmod 000 a/locked; "
+                       "/usr/bin/python3 -c \"import os\nos.chdir('/box/a')\nfor i in range(3000): os.mkdir('d'); os.chdir('d')\"; echo made");
         assert_string_equal(run_out(&r), "made");
         run_release(&r);
-        const char *const argv[] = { "remove-tree", "/work", NULL };
+        const char *const argv[] = { "remove-tree", "/box", NULL };
         help(&b, &r, argv);
         assert_string_equal(run_err(&r), "");
         assert_int_equal(r.end.status, 0);
         run_release(&r);
-        run_sh(&b, &r, "ls -d /work 2>/dev/null; ls /etc/passwd; ls -d /bin/.");
+        run_sh(&b, &r, "ls -d /box 2>/dev/null; ls /etc/passwd; ls -d /bin/.");
         assert_string_equal(run_out(&r), "/etc/passwd\n/bin/.");
         run_release(&r);
         box_destroy(&b);
@@ -39,9 +39,9 @@ static void it_does_not_follow_a_link_on_the_way(void **state) {
         struct run r;
         const struct sandbox_spec spec = box_spec();
         box_create(*state, &b, &spec);
-        run_sh(&b, &r, "ln -s /etc /work");
+        run_sh(&b, &r, "ln -s /etc /box");
         run_release(&r);
-        const char *const argv[] = { "remove-tree", "/work/passwd", NULL };
+        const char *const argv[] = { "remove-tree", "/box/passwd", NULL };
         help(&b, &r, argv);
         assert_int_not_equal(r.end.status, 0);
         run_release(&r);
