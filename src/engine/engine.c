@@ -140,16 +140,37 @@ static int start_privileged(struct engine *en, struct error *e) {
         return r;
 }
 
+static int push_variable(char ***list, const char *name, const char *value) {
+        char *entry;
+        return asprintf(&entry, "%s=%s", name, value) < 0 ? -ENOMEM : strv_push_take(list, entry);
+}
+
+/* What git is told about the operator's proxy. */
+static int fetch_env(const struct engine_config *cfg, char ***ret) {
+        int r = strv_ensure(ret);
+        if (r == 0 && cfg->repo_proxy)
+                r = push_variable(ret, "http_proxy", cfg->repo_proxy);
+        if (r == 0 && cfg->repo_proxy)
+                r = push_variable(ret, "https_proxy", cfg->repo_proxy);
+        if (r == 0 && cfg->repo_no_proxy)
+                r = push_variable(ret, "no_proxy", cfg->repo_no_proxy);
+        return r;
+}
+
 static int open_stores(struct engine *en, struct error *e) {
         const struct engine_config *cfg = en->cfg;
         struct ledger_config lc = { .home = cfg->home, .low_water_bytes = cfg->low_water_bytes, .ballast_bytes = cfg->ballast_bytes };
+        _cleanup_strv_ char **git = NULL;
         int r = ledger_open(en->loop, &lc, &en->ledger, e);
         if (r < 0)
                 return r;
+        r = fetch_env(cfg, &git);
+        if (r < 0)
+                return error_set(e, r, "read the setting repo.proxy");
         struct tree_store_config tc = {
                 .home = cfg->home, .max_bytes = cfg->layer_cache_bytes, .mirror_max_bytes = cfg->mirror_cache_bytes, .repo_roots = (const char *const *)cfg->repo_roots,
                 .any_readable_path = !cfg->repo_roots && settings_listens_on_loopback(cfg),
-                .local_repo = cfg->local_repo, .local_repo_fd = en->local_repo_fd,
+                .local_repo = cfg->local_repo, .local_repo_fd = en->local_repo_fd, .fetch_env = (const char *const *)git,
         };
         struct statvfs v;
         if (tc.max_bytes == 0)

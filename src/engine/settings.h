@@ -39,7 +39,13 @@ struct engine_config {
         char **repo_roots;                 /* NULL = the default rule */
         char *local_repo;                  /* no setting: the directory that `brig score` was given, which root opens and which is
                                             * allowed whatever the roots say; NULL without */
+        char *repo_proxy, *repo_no_proxy;  /* for fetches by http(s); NULL = none */
         char **image_roots;                /* NULL = none */
+        uint64_t image_pull_timeout_s;
+        uint64_t session_calls_max;        /* exec and finish in flight; 0 = no bound of its own */
+        uint64_t session_max_age_s;        /* idle, since the end of the last use */
+        uint64_t session_exec_timeout_s;
+        uint64_t session_output_max_bytes; /* of each stream */
         char *network_allow;               /* IPv4 ranges separated by commas, which the spawner checks; NULL = none */
         uint64_t layer_cache_bytes;        /* 0 = by the disk, see settings_layer_cache */
         uint64_t mirror_cache_bytes;       /* 0 = by the disk */

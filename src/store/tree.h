@@ -62,7 +62,7 @@ struct tree_store_config {
         /* One more directory that may be read, opened by somebody who may (root, before it became the daemon): the path as a
          * request will name it, and its descriptor, duplicated; NULL without. */
         const char *local_repo; int local_repo_fd;
-        const char *const *fetch_env;          /* operator's additions to git's environment when it fetches (proxies); may be NULL */
+        const char *const *fetch_env;          /* operator's additions to git's environment when it fetches (proxies), copied; may be NULL */
 };
 int tree_store_open(uv_loop_t *loop, struct spawner *sp, const struct tree_store_config *cfg, struct tree_store **ret, struct error *e);
 /* The disk is short of so many bytes: the least used layers go. Returns how many bytes are on their way out. */

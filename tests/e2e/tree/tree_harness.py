@@ -6,6 +6,7 @@ import pathlib
 import queue
 import subprocess
 import threading
+import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("BRIG_BUILD", "build"))
@@ -175,6 +176,7 @@ class GitServer:
                 outer.gate.wait(WAIT)
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 path, _, query = self.path.partition("?")
+                path = urllib.parse.urlsplit(path).path     # a proxy is asked for a whole address
                 env = {**GIT_ENV, "GIT_PROJECT_ROOT": str(root), "GIT_HTTP_EXPORT_ALL": "1", "REQUEST_METHOD": self.command, "PATH_INFO": path,
                        "QUERY_STRING": query, "CONTENT_TYPE": self.headers.get("Content-Type", ""), "REMOTE_ADDR": "127.0.0.1",
                        "CONTENT_LENGTH": str(len(body)), "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*",

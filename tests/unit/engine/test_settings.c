@@ -50,6 +50,12 @@ static void defaults_are_the_contracts(void **state) {
         assert_int_equal(c.task_network, NETWORK_NONE);
         assert_int_equal(c.record_output_bytes, 1 << 20);
         assert_int_equal(c.ballast_bytes, 64 << 20);
+        assert_int_equal(c.session_calls_max, 0);
+        assert_int_equal(c.session_max_age_s, 1800);
+        assert_int_equal(c.session_exec_timeout_s, 60);
+        assert_int_equal(c.session_output_max_bytes, 65536);
+        assert_int_equal(c.image_pull_timeout_s, 1800);
+        assert_null(c.repo_proxy);
         assert_true(c.running_max >= 1);
         assert_null(c.repo_roots);
         assert_true(settings_listens_on_loopback(&c));
@@ -78,6 +84,14 @@ static void compatibility_names_are_read(void **state) {
         assert_null(c.repo_roots[2]);
         assert_int_equal(c.id_base, 131072);
         assert_int_equal(c.layer_cache_bytes, 3ull << 30);
+        settings_release(&c);
+        accepted(&c, ENV("DOCKYARD_TASK_EXECUTOR_THREADS=8", "DOCKYARD_SESSION_MAX_AGE=5", "DOCKYARD_SESSION_EXEC_TIMEOUT=6",
+                         "DOCKYARD_SESSION_OUTPUT_MAX_BYTES=100", "DOCKYARD_SANDBOX_IMAGE_PULL_TIMEOUT=7"), ARGS());
+        assert_int_equal(c.session_calls_max, 8);
+        assert_int_equal(c.session_max_age_s, 5);
+        assert_int_equal(c.session_exec_timeout_s, 6);
+        assert_int_equal(c.session_output_max_bytes, 100);
+        assert_int_equal(c.image_pull_timeout_s, 7);
         settings_release(&c);
 }
 
@@ -156,7 +170,7 @@ static void the_token_is_shown_nowhere_and_is_no_flag(void **state) {
         struct engine_config c;
         _cleanup_buf_ struct buf b = BUF_INIT(1 << 20);
         refused(ENV(), ARGS("--token=secret"), "unknown option", "--token");
-        accepted(&c, ENV("API_TOKEN=hunter2"), ARGS());
+        accepted(&c, ENV("API_TOKEN=hunter2", "BRIG_REPO_PROXY=http://u:hunter2@10.0.0.1:3128"), ARGS());
         assert_int_equal(settings_document(&c, SETTINGS_TEXT, &b), 0);
         assert_null(strstr(buf_str(&b), "hunter2"));
         settings_release(&c);
