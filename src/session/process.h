@@ -1,0 +1,81 @@
+/* Commands of a session: processes in its standing sandbox.
+ *
+ * A command runs, and ends when its main process does; what it left behind lives on until the session ends, or, where the command
+ * timed out, dies with it. Either somebody waits (`done`), or it is a background command: it has a place in the session's list
+ * under its own id, its whole output is in two log files, and its end is kept until it is forgotten or the session ends.
+ *
+ * Loop thread only. Callbacks run from the loop, never from inside the call that starts the work. */
+#pragma once
+#include "sandbox/capture.h"
+#include "session/session.h"
+
+#define PROCESSES_LIVE_MAX 256              /* that run at a time in one session */
+#define PROCESSES_KEPT_MAX 1024             /* background commands of one session, ended ones included: the oldest ended goes */
+#define COMMAND_TEXT_MAX (120u * 1024)     /* bytes of `command`, of one argument; the kernel takes 128 KiB */
+#define COMMAND_ARGS_MAX 10000
+#define COMMAND_STDIN_MAX (16u << 20)      /* bytes given at once; what is written to a background command has no bound */
+#define COMMAND_OUTPUT_MAX (16u << 20)     /* bytes of a stream kept in memory */
+#define COMMAND_LOG_MAX (256ull << 20)     /* bytes of a background command's stream on disk; beyond it the command is killed */
+#define COMMAND_TIMEOUT_MAX_S (7 * 86400)
+#define COMMAND_TIMEOUT_EXIT 124
+
+struct process;
+
+enum process_state { PROCESS_WAITING, PROCESS_RUNNING, PROCESS_EXITED, PROCESS_STATE_MAX };
+STRING_TABLE_DECLARE(process_state);       /* "waiting", "running", "exited" */
+
+struct process_spec {                      /* read during the call */
+        const char *shell;                 /* for /bin/bash -lc; exactly one of shell and argv */
+        const char *const *argv;           /* as it is; argv[0] is looked up in PATH */
+        const char *const *env;            /* "K=V", over the session's; may be NULL */
+        const char *cwd;                   /* NULL: the session's; relative: to that */
+        bool user_given;
+        uint32_t uid, gid;
+        uint64_t timeout_ms;               /* from the start of the process; 0 = none */
+        uint64_t output_limit;             /* bytes of a stream kept in memory, half head, half tail; 0 = the server's */
+        const char *input; size_t input_len;   /* standard input; NULL = /dev/null */
+        bool background;
+        bool keep_input;                   /* background: standard input stays open for process_write */
+        bool merge;                        /* standard error goes where standard output goes */
+};
+
+struct process_end {
+        int exit_code;                     /* 128 + n for a signal, 124 for a timeout, 126 or 127: it could not be executed */
+        bool timed_out, output_limit, oom;
+        bool session_ended;                /* it was killed with its session */
+        const struct output_capture *out, *err;
+        const struct exec_end *exec;       /* the kernel's facts */
+};
+typedef void (*process_done)(const struct process_end *end, void *user);
+
+/* -ENOENT no such session, -EAGAIN not ready, -EUSERS too many commands, -ESHUTDOWN, -ENOMEM, -EINVAL with a text. `done` NULL:
+ * nobody waits. The object is gone when `done` returns, unless it is a background command. */
+int process_start(struct sessions *ss, const char *session, const struct process_spec *spec, process_done done, void *user,
+                  struct process **ret, struct error *e);
+/* The waiter is gone: `done` will not run; the command goes on to its end or timeout, or is killed now. */
+void process_abandon(struct process *p, bool kill);
+int process_signal(struct process *p, int sig);            /* to its main process; -ESRCH when it has ended */
+int process_kill(struct process *p);                       /* SIGKILL to it and what it started */
+/* What its output says so far, and a notice when there is more: for streams. `more` runs at most once a turn of the loop. */
+const struct output_capture *process_output(const struct process *p, int stream /* 1, 2 */);
+void process_on_output(struct process *p, void (*more)(void *user), void *user);
+
+/* ---- background ------------------------------------------------------------------------------------------------------------ */
+
+struct process_view {
+        unsigned id;
+        enum process_state state;
+        const char *text;                  /* the command, or its words joined; cut at 1 KiB */
+        int exit_code; bool timed_out, output_limit, oom;     /* EXITED */
+        int64_t started_ms, ended_ms;      /* wall */
+        uint64_t out_bytes, err_bytes;     /* seen */
+};
+struct process *process_find(struct sessions *ss, const char *session, unsigned id);   /* NULL: no such session or command */
+void process_view(const struct process *p, struct process_view *ret);
+int processes_list(struct sessions *ss, const char *session, int (*each)(const struct process_view *v, void *user), void *user);
+/* A stream's whole log, opened for reading; it may still grow. */
+int process_log(struct process *p, int stream);
+/* Queues bytes for its standard input; `done(r)` when the pipe has taken them all (r = -EPIPE: it does not read any more). */
+int process_write(struct process *p, const void *bytes, size_t n, bool close_after, void (*done)(int r, void *user), void *user);
+/* Kills it if it runs, and forgets it and its logs. */
+void process_forget(struct process *p);
