@@ -1,7 +1,9 @@
 /* An HTTP/1.1 server on a libuv loop over llhttp in strict mode.
  *
  * What a handler sees: a request whose head is parsed and whose body is complete (in memory up to body_memory_max, else a
- * spooled file), and a response that may be given now or later, whole or as a stream.
+ * spooled file), and a response that may be given now or later, whole or as a stream. A route that takes bodies of any size in
+ * constant memory gets them in pieces instead (http/upload.h). Answers from descriptors: http/send.h; server-sent events:
+ * http/events.h; WebSocket: http/websocket.h; other protocols behind an Upgrade: http/tunnel.h.
  *
  * Exactly one of http_respond(), http_respond_buf() or http_stream_start()..http_stream_end() answers a request; with that the
  * request is over and the pointer is dead (unless the stream is still open). A handler that answers later MUST register
@@ -26,6 +28,7 @@ struct http_request;       /* one exchange: request and response; owned by its c
 #define HTTP_QUERY_MAX 32                /* pairs of a query: 400 */
 #define HTTP_STREAM_WRITE_MAX (1024 * 1024)      /* bytes of one http_stream_write */
 #define HTTP_STREAM_HIGH_WATER (256 * 1024)      /* unsent bytes of a stream */
+#define HTTP_BODY_ANY UINT64_MAX           /* http_route.body_max: whatever the client sends */
 #define HTTP_LINGER_MS 5000              /* how long a peer that must be cut off may still read its answer */
 
 struct http_limits {       /* each reached is a named answer */
@@ -50,6 +53,8 @@ struct http_route {
         http_handler handler;
         bool open;                 /* answers without a token (healthz, readyz) */
         void *user;                /* the handler's; NULL = http_config.user */
+        bool stream_body;          /* the handler runs once the head is in; the body comes in pieces (http/upload.h) */
+        uint64_t body_max;         /* of this route's bodies, instead of http_limits.body_max; 0 = that one; HTTP_BODY_ANY = none */
 };
 
 struct http_config {
@@ -84,6 +89,12 @@ const char *http_traceparent(const struct http_request *r);            /* of thi
 size_t http_body_len(const struct http_request *r);
 /* The whole body as one read-only span (memory or mmap of the spool; never NULL). */
 int http_body(struct http_request *r, const char **ret_data, size_t *ret_len);
+/* Takes the body out of the request, which has none from then on: the span stays as it is until the hold is released, whatever
+ * becomes of the request, its peer or the server. For bodies that a pool job works on. Released in any thread, and best in the
+ * pool: giving back a big body takes long. On error (-errno) the request keeps its body. */
+struct http_body_hold;
+int http_body_hold(struct http_request *r, struct http_body_hold **ret, const char **ret_data, size_t *ret_len);
+struct http_body_hold *http_body_release(struct http_body_hold *h);    /* takes NULL; returns NULL */
 
 /* response */
 void http_respond(struct http_request *r, int status, const char *content_type, const char *body, size_t n);   /* copies */
@@ -91,8 +102,11 @@ void http_respond_buf(struct http_request *r, int status, const char *content_ty
 void http_respond_error(struct http_request *r, int status, const char *message);                               /* body by error_body */
 void http_respond_header(struct http_request *r, const char *name, const char *value);                          /* before respond; a value with control bytes is dropped */
 void http_stream_start(struct http_request *r, int status, const char *content_type);                           /* chunked */
-/* 0: taken; -EAGAIN: nothing taken, too much is unsent, wait for on_drain; -EMSGSIZE: n over HTTP_STREAM_WRITE_MAX. */
+void http_stream_start_length(struct http_request *r, int status, const char *content_type, uint64_t length);   /* Content-Length, not chunked */
+/* 0: taken; -EAGAIN: nothing taken, too much is unsent, wait for on_drain; -EMSGSIZE: n over HTTP_STREAM_WRITE_MAX, or over what
+ * is left of the length; -EPIPE: the peer is gone (`closed` has run, maybe inside this very call). */
 int http_stream_write(struct http_request *r, const char *p, size_t n);
-void http_stream_end(struct http_request *r);
+void http_stream_end(struct http_request *r);      /* with less than the length: as http_stream_abort */
+void http_stream_abort(struct http_request *r);    /* ends the connection, so that the client cannot take what it has for the whole */
 void http_on_close(struct http_request *r, void (*closed)(void *user), void *user);   /* peer gone before the answer was complete */
 void http_on_drain(struct http_request *r, void (*drain)(void *user), void *user);    /* a stream fell below the high-water mark */
