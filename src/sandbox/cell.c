@@ -459,12 +459,11 @@ static void fill_child(struct build *b, struct child_first *child) {
 static int start_first(struct build *b, const struct exec_request *x, int program) {
         struct cell *c = b->cell;
         struct child_first *child = c->parked ? &c->parked->first : &b->child;
-        bool capped;
         if (!c->parked)
                 fill_child(b, child);
         child->exec.x = x;
         child->exec.program = program;
-        confine_plan_init(c->spec.profile, false, c->spec.limits.open_files, &child->exec.confine, &capped);
+        cell_confine(c, false, &child->exec.confine);
         if (program >= 0)
                 child->exec.confine.caps = 1ull << 5;  /* CAP_KILL: init ends processes of other users inside */
         int r = c->parked ? child_unpark(c->parked) : child_first(child, &c->init, &c->init_pidfd);
@@ -548,7 +547,6 @@ static void build_free(struct build *b) {
 
 static int park_first(struct build *b) {
         struct cell *c = b->cell;
-        bool capped;
         c->parked = aligned_alloc(16, sizeof *c->parked);
         if (!c->parked)
                 return fault_set(b->f, "park the first process", -ENOMEM);
@@ -556,7 +554,7 @@ static int park_first(struct build *b) {
         fill_child(b, &c->parked->first);
         /* The limit that differs is lowered later: by then it can only be. */
         struct confine_plan *plan = &c->parked->first.exec.confine;
-        confine_plan_init(c->spec.profile, false, c->spec.limits.open_files, plan, &capped);
+        cell_confine(c, false, plan);
         getrlimit(RLIMIT_NOFILE, &plan->nofile);
         int r = child_park(c->parked, &c->init, &c->init_pidfd);
         return r < 0 ? fault_set(b->f, c->parked->first.report.step, r) : 0;

@@ -32,6 +32,13 @@ int cell_parse(struct spawn *sp, struct cell *c, struct message *m, struct fault
         return 0;
 }
 
+void cell_confine(const struct cell *c, bool helper, struct confine_plan *ret) {
+        bool capped;
+        confine_plan_init(c->spec.profile, helper, c->spec.limits.open_files, ret, &capped);
+        if (!helper)
+                ret->caps &= ~c->spec.cap_drop;
+}
+
 void cell_sample_disk(struct cell *c) {
         struct statfs s;
         if (c->upper < 0 || fstatfs(c->upper, &s) < 0)

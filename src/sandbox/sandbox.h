@@ -99,7 +99,10 @@ struct sandbox_spec {
         const struct sandbox_mount *mounts; size_t n_mounts;
         const struct sandbox_file *files; size_t n_files;
         const char *hostname;      /* "brig" when NULL */
+        uint64_t cap_drop;         /* 1 << CAP_x each: taken from the set of the profile; PROFILE_SESSION only, else refused */
 };
+/* "NET_BIND_SERVICE", "CAP_NET_BIND_SERVICE" (any case), "ALL" -> bits for cap_drop. -EINVAL: no such capability. */
+int sandbox_cap_parse(const char *name, uint64_t *ret);
 
 /* Ends of a sandbox. */
 struct sandbox_end {
@@ -130,6 +133,23 @@ int sandbox_create_direct(struct spawner *sp, const struct sandbox_spec *spec, c
 void sandbox_destroy(struct sandbox *s);
 /* Kills every process but the init, and waits until they are gone: `done` runs when only the init is left. */
 int sandbox_kill_all(struct sandbox *s, void (*done)(struct sandbox *s, void *user), void *user);
+/* The same, but what `spare` (an exec that has started) and its children run lives on. -EOPNOTSUPP where execs have no control groups of their own. */
+int sandbox_kill_others(struct sandbox *s, struct sandbox_exec *spare, void (*done)(struct sandbox *s, void *user), void *user);
+
+/* Stops every process of its execs where it stands, and lets them go on. While frozen, helpers run, other execs fail with
+ * -EBUSY, kills and sandbox_destroy work; time limits of execs go on. `done` runs once with 0 or -errno (-ETIMEDOUT: some
+ * process would not stop within FREEZE_MAX_MS, and all go on; -EOPNOTSUPP; -ESHUTDOWN: the sandbox has ended). Idempotent. */
+#define FREEZE_MAX_MS 5000
+int sandbox_freeze(struct sandbox *s, void (*done)(struct sandbox *s, int r, void *user), void *user);
+int sandbox_thaw(struct sandbox *s, void (*done)(struct sandbox *s, int r, void *user), void *user);
+
+struct sandbox_now {               /* at this moment; a value that the kernel could not give is -1 */
+        int64_t cpu_us, memory_bytes, memory_peak_bytes, pids, pids_peak;     /* memory: with the file cache it caused and what its tmpfs hold */
+        int64_t disk_bytes, disk_free_bytes, inodes, inodes_free;
+        bool frozen;
+};
+/* `now` is NULL when r < 0. */
+int sandbox_usage_now(struct sandbox *s, void (*done)(struct sandbox *s, int r, const struct sandbox_now *now, void *user), void *user);
 
 /* ---- processes in it ------------------------------------------------------------------------------------------ */
 
@@ -137,20 +157,49 @@ struct output_capture;             /* sandbox/capture.h: head and tail in memory
 
 struct exec_fd { int fd; int target; };
 
+struct exec_tty { uint16_t rows, cols; };
+
+/* A directory that only this exec and what it starts can see: it has a mount namespace of its own, a copy of the sandbox's, in
+ * which a fresh tmpfs covers `target`. Everybody else sees there what was there, a directory made for it if nothing was
+ * (a link or file in that place goes). Writable for root inside; its memory counts as the sandbox's. */
+struct exec_view {
+        const char *target;        /* absolute, no "." or ".."; links on the way are resolved within the sandbox */
+        int pack_fd;               /* what is in it: a sealed memfd from sandbox/file_pack.h; -1 = nothing */
+        uint64_t bytes;            /* size of the tmpfs; 0 = VIEW_BYTES */
+};
+#define VIEW_BYTES (256ull << 20)
+#define VIEW_INODES 65536
+
 struct exec_spec {
         const char *const *argv;   /* NULL-terminated; argv[0] is looked up in PATH of `env` when it has no slash */
         const char *const *env;    /* NULL-terminated; built from nothing: exactly this */
         const char *cwd;
         uint32_t uid, gid;         /* inside; 0 = root inside */
-        int stdin_fd;              /* -1 = /dev/null */
+        int stdin_fd;              /* -1 = /dev/null; else the caller's: a pipe, a socket, a file */
+        bool stdin_pipe;           /* instead of stdin_fd: a pipe that exec_write fills */
         /* Captures for stdout and stderr (may be the same object: interleaved); owned by the caller and must live until
-         * `exited`. NULL = /dev/null. */
+         * `exited`. NULL = /dev/null, unless `output` is set. */
         struct output_capture *out, *err;
-        const struct exec_fd *fds; size_t n_fds;   /* more descriptors, at these numbers (>= 3) */
-        uint64_t timeout_ms;       /* from process start; 0 = none. SIGKILL to it and what it started */
+        /* Output as it comes, beside the captures or instead of them. `stream` is 1 or 2 (1 for both where out == err != NULL, and for a
+         * terminal). Never after `exited`, whose user it gets; bytes are valid during the call. See exec_hold. */
+        void (*output)(struct sandbox_exec *x, int stream, const void *p, size_t n, void *user);
+        void (*writable)(struct sandbox_exec *x, void *user);  /* exec_write took less than it was given: there is room again. May be NULL */
+        void (*started)(struct sandbox_exec *x, void *user);   /* it is born (whether its program executes is told by exec_end). May be NULL */
+        uint64_t output_bytes;     /* most a stream before it is killed; 0 = limits.output_bytes, UINT64_MAX = no limit */
+        /* Descriptors at these numbers; 1 and 2 too, where neither capture nor `output` nor tty wants them. */
+        const struct exec_fd *fds; size_t n_fds;
+        /* A terminal of its own as stdin, stdout, stderr and controlling terminal; stdin_*, err and fds 0 to 2 are not looked at.
+         * Input by exec_write, output to `out` and `output`. */
+        const struct exec_tty *tty;
+        uint64_t timeout_ms;       /* from process start; 0 = none. SIGKILL to it and what it started, and to nobody else */
         bool helper;               /* Brig's own static helper: argv[0] is its verb; the sandbox's mount and user namespace, not
                                     * its PID namespace; no network; CHOWN, DAC_OVERRIDE, FOWNER only. Mounts of the sandbox's
                                     * layers without the upper are passed at descriptor HELPER_BASE_FD, the root at HELPER_ROOT_FD. */
+        const struct exec_view *view;      /* see there; not for helpers */
+        bool in_view;              /* helpers: "/" is as the last exec with a view saw it, also after its end. -ENOENT: there was none */
+        /* When its main process ends, all execs' processes are frozen (sandbox_freeze) before `exited` runs. exec_end.frozen
+         * says whether that could be done. */
+        bool freeze_at_end;
 };
 #define HELPER_ROOT_FD 3           /* "/" of the sandbox */
 #define HELPER_BASE_FD 4           /* read-only view of "/" as it was before anything was written */
@@ -165,6 +214,7 @@ struct exec_end {
         bool timed_out;
         bool output_limit;         /* killed because a stream passed limits.output_bytes */
         bool sandbox_ended;        /* the sandbox was destroyed or hit a limit first */
+        bool frozen;               /* as freeze_at_end asked */
         uint64_t wall_ms;
         struct rusage rusage;
 };
@@ -173,7 +223,17 @@ struct exec_end {
  * children had written by then is in the captures. */
 int sandbox_exec(struct sandbox *s, const struct exec_spec *spec, void (*exited)(struct sandbox_exec *x, const struct exec_end *end, void *user),
                  void *user, struct sandbox_exec **ret, struct error *e);
+/* All of these only until `exited` has run: the object is gone then. */
 int exec_signal(struct sandbox_exec *x, int sig);    /* to the main process */
+int exec_kill(struct sandbox_exec *x);               /* SIGKILL to it and to what it started; `exited` follows */
+/* Stops or resumes reading its output: what it writes waits in the pipe, and it waits when that is full. What the pipe
+ * holds at its end is delivered all the same. */
+void exec_hold(struct sandbox_exec *x, bool hold);
+/* With stdin_pipe or tty. Bytes taken, 0 to n: with less than n, `writable` is called when there is room. -EPIPE: nobody reads
+ * any more; -ENOTCONN: it has no such input. */
+ssize_t exec_write(struct sandbox_exec *x, const void *p, size_t n);
+void exec_close_input(struct sandbox_exec *x);       /* end of file for stdin_pipe; of a terminal: no effect (write its end-of-file character) */
+int exec_tty_resize(struct sandbox_exec *x, uint16_t rows, uint16_t cols);    /* the kernel tells it by SIGWINCH */
 
 /* ---- the spawner, daemon side ---------------------------------------------------------------------------------- */
 

@@ -162,6 +162,8 @@ struct cell *cell_new(void);
 int cell_prefabricate(struct spawn *sp, struct cell *c, struct fault *f);
 /* Makes the rest of it, or all if it is no claimed blank, and starts the first process. */
 int cell_build(struct spawn *sp, struct cell *c, struct fault *f);
+/* What its execs may do. */
+void cell_confine(const struct cell *c, bool helper, struct confine_plan *ret);
 void cell_sample_disk(struct cell *c);
 void cell_read_facts(struct cell *c);
 /* Detached, read-only views of the planes without what was written, to c->base: of "/" always, of another where a layer holds something. */

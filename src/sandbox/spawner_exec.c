@@ -138,7 +138,6 @@ void execs_prepare(struct spawn *sp) {
 }
 
 static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_request *x, struct fault *f) {
-        bool capped;
         struct child_join j = {
                 .init_pidfd = c->init_pidfd, .helper = x->helper, .net_ns = sp->idle_net, .report = p->report,
                 .exec = {
@@ -146,7 +145,7 @@ static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_r
                         .filter = seccomp_program(SECCOMP_STANDARD), .cgroup = c->cgroup, .group = p->group,
                 },
         };
-        confine_plan_init(c->spec.profile, x->helper, c->spec.limits.open_files, &j.exec.confine, &capped);
+        cell_confine(c, x->helper, &j.exec.confine);
         if (x->helper) {
                 int made = base_view(sp, c);
                 if (made < 0)

@@ -28,6 +28,7 @@ int sandbox_spec_encode(const struct sandbox_spec *s, bool direct, struct buf *b
         TRY(wire_put_u32(b, s->network));
         TRY(wire_put(b, &s->limits, sizeof s->limits));
         TRY(wire_put_str(b, s->hostname));
+        TRY(wire_put_u64(b, s->cap_drop));
         TRY(wire_put_u32(b, (uint32_t)s->n_mounts));
         for (size_t i = 0; i < s->n_mounts; i++) {
                 TRY(wire_put_u32(b, s->mounts[i].class));
@@ -93,6 +94,7 @@ int sandbox_spec_decode(struct message *m, struct sandbox_spec *ret, bool *ret_d
         s.network = wire_get_u32(w);
         wire_get(w, &s.limits, sizeof s.limits);
         s.hostname = wire_get_str(w);
+        s.cap_drop = wire_get_u64(w);
         get_lists(m, &s);
         if (w->bad) {
                 sandbox_spec_release(&s);
@@ -203,6 +205,8 @@ int sandbox_spec_check(const struct sandbox_spec *s, struct error *e) {
                 return bad(e, "network");
         if ((s->network == NETWORK_HOST) && s->profile != PROFILE_FETCH)
                 return error_say(e, -EPERM, "only a fetch may use the host's network");
+        if (s->cap_drop && s->profile != PROFILE_SESSION)
+                return bad(e, "cap_drop");
         if (s->hostname && !name_ok(s->hostname, 63, "-.", false))
                 return bad(e, "hostname");
         int r = check_limits(&s->limits, e);
