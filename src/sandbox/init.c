@@ -6,7 +6,8 @@
  *     'K'          kill every other process, wait for those that are ours, answer 'k'
  *     end of file  the spawner is gone: exit, and the kernel kills the whole namespace
  *
- * It is not dumpable, so nobody inside may attach to it. Built with -nostdlib: nothing of Brig's headers is used. */
+ * It is not dumpable, so nobody inside may attach to it: from its birth, because its image cannot be read (spawner.c), and by its own word where
+ * fs.suid_dumpable is 1. Built with -nostdlib: nothing of Brig's headers is used. */
 #include <asm/unistd.h>
 
 #define SIGKILL 9

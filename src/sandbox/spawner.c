@@ -303,6 +303,10 @@ static int open_images(struct spawn *sp, struct error *e) {
         sp->reports = mmap(NULL, SPAWNER_PROCS_MAX * sizeof *sp->reports, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (sp->init_image < 0 || sp->helper_image < 0 || sp->null_file < 0 || sp->reports == MAP_FAILED)
                 return error_set(e, -errno, "set up the spawner");
+        /* Who may execute a program and not read it gets a process that is not dumpable from its first instruction: nobody inside can
+         * attach to PID 1 before it has said so itself. */
+        if (fchmod(sp->init_image, 0111) < 0 || fchmod(sp->helper_image, 0111) < 0)
+                return error_set(e, -errno, "make the programs unreadable");
         return 0;
 }
 
