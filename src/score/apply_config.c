@@ -1,4 +1,5 @@
 #include <string.h>
+#include <strings.h>
 
 #include "base/macros.h"
 #include "score/apply_config.h"
@@ -90,12 +91,27 @@ static enum config_class classify_module(const char *path, const char *base, con
         return module_class(module, module_len);
 }
 
+static bool is_metadata_name(const char *p, size_t n) {
+        static const char *const ends[] = { ".dist-info", ".egg-info", "egg-info" };
+        for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+                size_t m = strlen(ends[i]);
+                if (n >= m && strncasecmp(p + n - m, ends[i], m) == 0 && (*ends[i] == '.' || n == m))
+                        return true;
+        }
+        return false;
+}
+
+/* Entry points of an installed project: the file, or a link in the place of the directory. Python looks for the directory without regard to case. */
 static bool in_metadata(const char *path) {
-        const char *base = strrchr(path, '/');
-        if (!base || strcmp(base, "/entry_points.txt") != 0)
+        const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+        if (is_metadata_name(base, strlen(base)))
+                return true;
+        if (!slash || strcmp(base, "entry_points.txt") != 0)
                 return false;
-        size_t n = (size_t)(base - path);
-        return ends_with(path, n, ".dist-info") || ends_with(path, n, ".egg-info");
+        const char *dir = slash;
+        while (dir > path && dir[-1] != '/')
+                dir--;
+        return is_metadata_name(dir, (size_t)(slash - dir));
 }
 
 enum config_class config_classify(const char *path, const char **ret_module, size_t *ret_module_len, size_t *ret_dir_len) {

@@ -258,6 +258,37 @@ static bool is_installed(struct state *s, const char *path) {
         return false;
 }
 
+/* Has the test patch a path that begins with this one? */
+static bool has_below(char **sorted, const char *start) {
+        size_t low = 0, high = strv_len((const char *const *)sorted), n = strlen(start);
+        while (low < high) {
+                size_t mid = low + (high - low) / 2;
+                if (strcmp(sorted[mid], start) < 0)
+                        low = mid + 1;
+                else
+                        high = mid;
+        }
+        return sorted && sorted[low] && strncmp(sorted[low], start, n) == 0;
+}
+
+/* Python takes a package "dir/NAME/" or a compiled "dir/NAME.*.so" before "dir/NAME.py" of the test patch, and any module before a directory
+ * "dir/NAME/" that is no package. */
+static int beside_test(struct state *s, const char *path, const char *module, size_t len, size_t dir_len, bool *ret_reset) {
+        char name[PATCH_PATH_MAX + 8];
+        if (snprintf(name, sizeof name, "%.*s%.*s.py", (int)dir_len, path, (int)len, module) >= (int)sizeof name)
+                return 0;
+        if (has(s->tests, name)) {
+                *ret_reset = true;
+                return reset(s, path, "shadowing_module", "takes the place of a file of the test patch; put back to base");
+        }
+        size_t n = dir_len + len + 1;
+        name[n - 1] = '/';
+        name[n] = 0;
+        if (strncmp(path, name, n) == 0 || !has_below(s->tests, name) || exists(s->j->base, name, n, "", 0, "__init__.py") || exists(s->j->base, path, 0, path, strlen(path), ""))
+                return 0;
+        return emit_finding(s, WEIGHT_SUSPECT, "shadowing_module", path, "takes the place of a directory of the test patch; left as patched");
+}
+
 static int config_file(struct state *s, const char *path, unsigned *n_shared) {
         const char *module;
         char package[PATCH_PATH_MAX + 16];
@@ -270,11 +301,12 @@ static int config_file(struct state *s, const char *path, unsigned *n_shared) {
                 snprintf(package, sizeof package, "%s/__init__.py", path);
                 class = config_classify(package, &module, &len, &dir_len);
         }
-        if (module && is_new_module(s, path, module, len, dir_len)) {
-                int r = emit(s, FRAME_MODULE, path);
-                if (r < 0)
-                        return r;
-        }
+        bool gone = false;
+        int r = module ? beside_test(s, path, module, len, dir_len, &gone) : 0;
+        if (r == 0 && !gone && module && is_new_module(s, path, module, len, dir_len))
+                r = emit(s, FRAME_MODULE, path);
+        if (r < 0 || gone)
+                return r;
         switch (class) {
         case CONFIG_RUNNER:
                 return reset(s, path, "runner_config_changed", "configures the test runner; put back to base");

@@ -207,3 +207,34 @@ int report_check_collection(const struct report *r, const struct report *own, st
         free(sorted);
         return q;
 }
+
+/* As above, by the name without its parameters: what they are may depend on the code under test. */
+static int by_name(const void *a, const void *b) {
+        const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+        size_t n = strcspn(x, "["), m = strcspn(y, "[");
+        int c = memcmp(x, y, MIN2(n, m));
+        return c ? c : n < m ? -1 : n > m;
+}
+
+int report_check_complete(const struct report *r, const struct report *own, struct findings *findings) {
+        if (!own->collected || !own->ended || !r->ended)
+                return 0;
+        const char **sorted = calloc(r->n_tests + 1, sizeof(*sorted));
+        if (!sorted)
+                return -ENOMEM;
+        for (size_t i = 0; i < r->n_tests; i++)
+                sorted[i] = r->tests[i].id;
+        qsort(sorted, r->n_tests, sizeof(*sorted), by_name);
+        size_t n = 0, first = 0;
+        for (size_t i = own->n_tests; i-- > 0;)
+                if (!bsearch(&(const char *){own->tests[i].id}, sorted, r->n_tests, sizeof(*sorted), by_name)) {
+                        first = i;
+                        n++;
+                }
+        free(sorted);
+        if (n == 0)
+                return 0;
+        char text[256];
+        snprintf(text, sizeof(text), "%zu tests that are there without the patch, the first: %.180s", n, own->tests[first].id);
+        return findings_add(findings, INTEGRITY_SUSPECT, "not_in_run", NULL, text);
+}

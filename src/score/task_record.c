@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include "base/fs.h"
+#include "score/edited_tests.h"
 #include "score/lint.h"
 #include "score/task_internal.h"
 
@@ -43,6 +44,8 @@ int task_record_apply(struct score_task *t) {
         rec->test_patch_applied = a->test_patch_applied || t->req.test_patch_len == 0;
         rec->rung = a->rung;
         int r = take_findings(&rec->findings, &a->findings);
+        if (r == 0)
+                r = edited_tests_find(&t->req, t->command.framework, a, &rec->findings);
         for (char **p = a->restored; r == 0 && p && *p; p++)
                 r = strv_push(&rec->restored, *p);
         if (rec->restored)

@@ -27,11 +27,17 @@ static void on_tested(struct run *run, const struct exec_end *end, void *user) {
 
 /* ---- the list to check against ------------------------------------------------------------------------------------------ */
 
+static int check_lists(struct score_task *t, const struct report *report, const struct report *own) {
+        int r = report_check_collection(report, own, &t->rec.findings);
+        bool ids = strv_len((const char *const *)t->req.fail_to_pass) + strv_len((const char *const *)t->req.pass_to_pass) > 0;
+        return r < 0 || ids ? r : report_check_complete(report, own, &t->rec.findings);
+}
+
 static void on_collection(const struct report *own, void *user) {
         struct score_task *t = user;
         struct report *report = t->run ? run_report(t->run) : NULL;
         t->collection = NULL;
-        if (own && report && !t->testing && report_check_collection(report, own, &t->rec.findings) < 0)
+        if (own && report && !t->testing && check_lists(t, report, own) < 0)
                 task_set_error(t, "internal", "no memory for the findings");
         else if (own && report && t->testing) {
                 /* The tests still run: looked up again, now without a wait, when they have ended. */

@@ -166,6 +166,26 @@ static void a_pass_that_our_own_collection_does_not_know_is_found(void **state) 
         report_release(&broken);
 }
 
+static void a_test_that_only_our_own_collection_has_is_found(void **state) {
+        struct report r, own;
+        struct findings f = {0};
+        collect(&r, HEAD BODY END);
+        collect(&own, E(0, "\"e\":\"start\"") E(1, "\"e\":\"ids\",\"ids\":[\"a.py::x\",\"a.py::y[other]\"]") E(2, "\"e\":\"collected\",\"count\":2")
+                E(3, "\"e\":\"end\",\"x\":0,\"tests\":0,\"bad\":0"));
+        assert_int_equal(report_check_complete(&r, &own, &f), 0);
+        assert_int_equal(f.n, 0);
+        report_release(&own);
+        collect(&own, E(0, "\"e\":\"start\"") E(1, "\"e\":\"ids\",\"ids\":[\"a.py::x\",\"a.py::xy\"]") E(2, "\"e\":\"collected\",\"count\":2")
+                E(3, "\"e\":\"end\",\"x\":0,\"tests\":0,\"bad\":0"));
+        assert_int_equal(report_check_complete(&r, &own, &f), 0);
+        assert_int_equal(f.n, 1);
+        assert_string_equal(f.items[0].kind, "not_in_run");
+        assert_non_null(strstr(f.items[0].detail, "a.py::xy"));
+        findings_release(&f);
+        report_release(&r);
+        report_release(&own);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_whole_run_is_clean),
@@ -178,7 +198,7 @@ int main(void) {
                 cmocka_unit_test(ids_in_files_that_broke_are_errors_and_in_skipped_ones_skipped),
                 cmocka_unit_test(outcomes_carry_the_spelling_that_was_asked_for),
                 cmocka_unit_test(a_line_over_the_limit_is_dropped_and_the_next_is_read),
-                cmocka_unit_test(a_pass_that_our_own_collection_does_not_know_is_found),
+                cmocka_unit_test(a_pass_that_our_own_collection_does_not_know_is_found), cmocka_unit_test(a_test_that_only_our_own_collection_has_is_found),
         };
         return cmocka_run_group_tests_name("score/report", tests, NULL, NULL);
 }

@@ -150,6 +150,17 @@ static void without_ids_the_framework_decides(void **state) {
         assert_false(f->r.has_expectations);
 }
 
+static void without_ids_what_was_skipped_has_not_passed(void **state) {
+        struct fixture *f = *state;
+        report(f, "a", TEST_SKIPPED); report(f, "b", TEST_XFAILED);
+        check(f, OUTCOME_UNRESOLVED);
+        assert_string_equal(f->r.unverified[0], "a");
+        assert_string_equal(f->r.unverified[1], "b");
+        report(f, "c", TEST_PASSED);
+        check(f, OUTCOME_RESOLVED);
+        assert_int_equal(strv_len((const char *const *)f->r.unverified), 2);
+}
+
 static void framework_with_exit_status_is_unresolved(void **state) {
         struct fixture *f = *state;
         report(f, "a", TEST_PASSED);
@@ -300,7 +311,8 @@ int main(void) {
                 T(all_expected_pass_resolves), T(f2p_accepts_only_passes), T(xpass_is_a_pass), T(p2p_tolerates_skips_and_says_so),
                 T(p2p_missing_or_broken_fails), T(one_report_of_two_that_fails_fails), T(cut_off_id_matches_by_prefix),
                 T(cut_off_id_needs_all_candidates), T(cut_off_id_without_candidates_fails), T(whole_id_never_matches_by_prefix),
-                T(without_ids_the_framework_decides), T(framework_with_exit_status_is_unresolved), T(framework_with_a_failure_is_unresolved),
+                T(without_ids_the_framework_decides), T(without_ids_what_was_skipped_has_not_passed),
+                T(framework_with_exit_status_is_unresolved), T(framework_with_a_failure_is_unresolved),
                 T(nothing_ran_is_no_tests_collected), T(only_missing_ids_is_no_tests_collected), T(exit_channel_is_the_status_alone), T(exit_channel_leaves_ids_unverified),
                 T(empty_lists_are_no_expectation), T(violated_integrity_forces_unresolved), T(suspect_integrity_changes_nothing),
                 T(a_run_that_never_ended_does_not_resolve), T(a_report_without_its_end_does_not_resolve), T(empty_patches_cannot_be_rejected), T(precedence_is_the_contracts),
