@@ -31,6 +31,7 @@ void report_release(struct report *r) {
         }
         free(TAKE_PTR(r->paths));
         test_results_release(&r->other);
+        test_results_release(&r->missing);
         free(TAKE_PTR(r->framework));
         free(TAKE_PTR(r->version));
         free(TAKE_PTR(r->from_tree));
@@ -154,6 +155,26 @@ static int on_ids(struct report *r, const struct json *o) {
         return q;
 }
 
+static int on_missing(struct report *r, const struct json *o) {
+        struct json ids, v;
+        if (!r->started)
+                return fault(r, FAULT_EVENT_ORDER, "missing before the start");
+        if (!json_get(o, "ids", &ids) || ids.type != JSON_ARRAY)
+                return malformed(r, "missing");
+        int q = 0;
+        for (struct json_iter it = json_iter(&ids); q == 0 && json_next_item(&it, &v);) {
+                _cleanup_buf_ struct buf b = BUF_INIT(REPORT_LINE_MAX);
+                if (r->missing.n >= REPORT_MISSING_MAX || r->id_bytes + v.n > REPORT_ID_BYTES_MAX)
+                        return fault(r, FAULT_REPORT_LIMIT, "too many missing ids");
+                q = v.type == JSON_STRING ? json_string(&v, &b) : -EINVAL;
+                if (q < 0)
+                        return q == -ENOMEM ? q : malformed(r, "missing");
+                r->id_bytes += v.n;
+                q = test_results_put(&r->missing, buf_str(&b), TEST_MISSING);
+        }
+        return q == -ENOSPC ? fault(r, FAULT_REPORT_LIMIT, "too many missing ids") : q;
+}
+
 static int on_collected(struct report *r, const struct json *o) {
         int64_t count;
         if (r->collected || !r->started)
@@ -247,7 +268,7 @@ static int on_end(struct report *r, const struct json *o) {
 }
 
 static int dispatch(struct report *r, const struct json *o) {
-        static const char *const events[] = {"start", "ids", "collected", "broken", "skipped", "run", "test", "other", "end"};
+        static const char *const events[] = {"start", "ids", "collected", "broken", "skipped", "run", "test", "other", "end", "missing"};
         struct json e;
         size_t k = ARRAY_SIZE(events);
         if (json_get(o, "e", &e))
@@ -267,6 +288,7 @@ static int dispatch(struct report *r, const struct json *o) {
         case 6: return on_test(r, o);
         case 7: return on_other(r, o);
         case 8: return on_end(r, o);
+        case 9: return on_missing(r, o);
         default: return fault(r, FAULT_FORGED_EVENT, "an event that the reporter does not have");
         }
 }

@@ -22,6 +22,7 @@
 #define REPORT_IDS_MAX 500000
 #define REPORT_ID_BYTES_MAX (48u * 1024 * 1024) /* all ids together */
 #define REPORT_PATHS_MAX 1000                   /* files that could not be collected, or were skipped */
+#define REPORT_MISSING_MAX 10000                /* tests that a command names in vain */
 #define REPORT_NONCE_LEN 32
 
 struct report_test { char *id; bool began, ended, repeated; enum test_status status; };
@@ -55,6 +56,7 @@ struct report {
         struct report_test *tests; size_t n_tests, tests_alloc;
         struct report_path *paths; size_t n_paths;
         struct test_results other;      /* non-passes of tests that are not in the list */
+        struct test_results missing;    /* tests that the command names and that are not there */
         int64_t n_events, n_bad;        /* `test` events, and those that were no pass */
         int64_t end_status, end_tests, end_bad;
         char *framework, *version, *from_tree;

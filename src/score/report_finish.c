@@ -53,18 +53,25 @@ static bool holds(const char *path, const char *form) {
         return n > 0 && strncmp(form, path, n) == 0 && (!form[n] || form[n] == '/' || form[n] == '.' || strncmp(form + n, "::", 2) == 0);
 }
 
-/* Ids that were asked for and not reported, because their file could not be collected or was skipped as a whole. */
+/* What a test is that was not collected: its file may have been broken, or skipped as a whole. */
+static enum test_status uncollected(const struct report *r, const char *form) {
+        for (size_t k = 0; k < r->n_paths; k++)
+                if (holds(r->paths[k].path, form))
+                        return r->paths[k].broken ? TEST_ERROR : TEST_SKIPPED;
+        return TEST_MISSING;
+}
+
+/* Ids that were asked for, by the request or by the command, and not reported. One of the request that is missing is left to the
+ * verdict, which knows prefixes. */
 static int put_uncollected(const struct report *r, const struct aliases *a, struct test_results *tests) {
         int q = 0;
         for (size_t i = 0; q == 0 && i < a->n; i++) {
-                if (test_results_get(tests, a->at[i].id) != TEST_MISSING)
-                        continue;
-                for (size_t k = 0; k < r->n_paths; k++)
-                        if (holds(r->paths[k].path, a->at[i].form)) {
-                                q = test_results_put(tests, a->at[i].id, r->paths[k].broken ? TEST_ERROR : TEST_SKIPPED);
-                                break;
-                        }
+                enum test_status st = uncollected(r, a->at[i].form);
+                if (st != TEST_MISSING && test_results_get(tests, a->at[i].id) == TEST_MISSING)
+                        q = test_results_put(tests, a->at[i].id, st);
         }
+        for (size_t i = 0; q == 0 && i < r->missing.n; i++)
+                q = put(tests, a, r->missing.items[i].id, uncollected(r, r->missing.items[i].id));
         return q;
 }
 
@@ -97,7 +104,7 @@ static int add(struct findings *f, enum report_fault kind, enum integrity weight
 
 /* Does the end's status fit its outcomes? The runner's plugins may change it, so this alone convicts nobody. */
 static bool status_fits(const struct report *r) {
-        bool bad = r->n_bad > 0 || r->other.n > 0;
+        bool bad = r->n_bad > 0 || r->other.n > 0 || r->missing.n > 0;
         for (size_t i = 0; i < r->n_paths; i++)
                 bad |= r->paths[i].broken;
         if (r->end_status == 0)

@@ -8,6 +8,7 @@ Events and their fields:
               hidden: [names of installed modules that a new one of the tree stands before]
     ids       ids: [...]               the collected tests, in order; any number of these events
     collected count                    the list is complete
+    missing   ids: [...]               tests that the command names and that are not there; any number of these events
     broken    path, text               a file (or module) that could not be collected
     skipped   path, text               a file that was skipped as a whole
     run       i                        test i (its place in the list) begins
@@ -72,14 +73,17 @@ class Channel(object):
             return "[" + ",".join([self._value(x) for x in v]) + "]"
         return _quote(_clean(v, ID_MAX))
 
-    def emit_ids(self, ids):
+    def emit_parts(self, event, ids):
         part, size = [], 0
         for one in ids:
             part.append(one)
             size += len(one)
             if len(part) == 64 or size > 16384:
-                self.emit("ids", ids=part)
+                self.emit(event, ids=part)
                 part, size = [], 0
         if part:
-            self.emit("ids", ids=part)
+            self.emit(event, ids=part)
+
+    def emit_ids(self, ids):
+        self.emit_parts("ids", ids)
         self.emit("collected", count=len(ids))

@@ -10,21 +10,22 @@ class Selection(object):
 
     def __init__(self, ids, cwd, whole_files):
         self.cwd, self.paths, self.whole, self.ids, self.cut_off = cwd, [], [], {}, {}
-        self.gone, self.found = [], set()
+        self.gone, self.found = [], set()       # whole files that are not there; ids that are
         seen = set()
         for arg in ids:
             path, sep, rest = arg.partition("::")
             path = self.normal(path)
-            if not _exists(_join(cwd, path)):
-                self.gone.append(path)
-            elif path not in seen:
+            there = _exists(_join(cwd, path))
+            if there and path not in seen:
                 seen.add(path)
                 self.paths.append(path)
-            if sep and not whole_files:
+            if sep:
                 self.ids.setdefault(path, set()).add(rest)
                 if "[" in rest and "]" not in rest:  # cut off in the data
                     self.cut_off.setdefault(path, []).append(rest)
-            else:
+            elif not there:
+                self.gone.append(path)
+            if not sep or whole_files:
                 self.whole.append(path)
 
     def normal(self, path):
@@ -49,8 +50,7 @@ class Selection(object):
         return named + [start for start in self.cut_off.get(path, ()) if rest.startswith(start)]
 
     def missing(self):
-        left = [path + "::" + rest for path in self.ids for rest in self.ids[path] if (path, rest) not in self.found]
-        return sorted(set(self.gone + left))
+        return sorted(path + "::" + rest for path in self.ids for rest in self.ids[path] if (path, rest) not in self.found)
 
 
 class Reporter(object):
@@ -141,6 +141,12 @@ class Reporter(object):
                 self.index[item.nodeid] = len(ids)
                 ids.append(self.spell(item.nodeid))
         self.channel.emit_ids(ids)
+        if self.is_commanded():
+            self.channel.emit_parts("missing", self.selection.missing())
+
+    def is_commanded(self):
+        """The command itself names what runs, by id."""
+        return self.selection is not None and self.plan["mode"] != "collect" and not self.plan["ids"]
 
     # ---- tests
 
@@ -195,8 +201,8 @@ def run(pytest, channel, plan, from_tree):
         reporter.drop_config()
     status = 0 if status is None else int(status) if isinstance(status, int) else 1
     # What the command names and is not there is pytest's usage error: who reads the exit status alone must not take it for a pass.
-    if status == 0 and reporter.selection and plan["mode"] != "collect" and not plan["ids"]:
-        for name in reporter.selection.missing():
+    if status in (0, 5) and reporter.is_commanded():
+        for name in reporter.selection.gone + reporter.selection.missing():
             _sys.stderr.write("ERROR: not found: %s\n" % name)
             status = 4
     channel.emit("end", x=status, tests=reporter.tests, bad=reporter.bad)

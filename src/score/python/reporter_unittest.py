@@ -5,6 +5,7 @@ import sys as _sys
 
 _NAMED = _re.compile(r"^(\S+) \(([\w.]+)\)$")
 _exists = _os.path.exists
+NAME = "_brig_name"     # of a test that stands for a name: the name
 
 
 def dotted(name):
@@ -36,8 +37,8 @@ def flatten(suite):
 
 def prune(unittest, channel, suite, commanded):
     """Leaves out what the loader made of ids that do not exist; says which modules could not be imported. A name that the command
-    itself gave stays: it fails as it would without us."""
-    kept = unittest.TestSuite()
+    itself gave stays: it fails as it would without us, and is reported as missing. Returns (what stays, names of the missing by identity)."""
+    kept, missing = unittest.TestSuite(), {}
     for test in flatten(suite):
         error = getattr(test, "_exception", None)
         if error is None:
@@ -45,10 +46,24 @@ def prune(unittest, channel, suite, commanded):
         if isinstance(error, AttributeError):
             if commanded:
                 kept.addTest(test)
+                missing[id(test)] = getattr(test, NAME, test.id())
             continue
         kept.addTest(test)
         channel.emit("broken", path=getattr(test, "_testMethodName", ""), text=_clean(error, 1 << 20)[-TEXT_MAX:])
-    return kept
+    return kept, missing
+
+
+def naming_loader(unittest):
+    """Its tests that stand for a name that is not there know the whole name; the loader keeps the last part."""
+    class Loader(unittest.TestLoader):
+        def loadTestsFromName(self, name, module=None):
+            suite = unittest.TestLoader.loadTestsFromName(self, name, module)
+            for test in flatten(suite):
+                if is_failed_load(test):
+                    setattr(test, NAME, name)
+            return suite
+
+    return Loader()
 
 
 def is_failed_load(test):
@@ -61,6 +76,7 @@ class Report(object):
         self.current, self.phases, self.began = None, [], 0.0
         self.count = self.bad = 0
         self.last_of, self.done = {}, set()
+        self.missing = {}       # by identity, tests that stand for a name of the command that is not there
 
     def collected(self, tests):
         for test in tests:
@@ -68,6 +84,7 @@ class Report(object):
                 self.index[test.id()] = len(self.tests)
                 self.tests.append(test)
         self.channel.emit_ids([t.id() for t in self.tests])
+        self.channel.emit_parts("missing", sorted(set(self.missing.values())))
 
     def start(self, test):
         self.current, self.phases, self.began = test.id(), [], _clock()
@@ -75,7 +92,7 @@ class Report(object):
             self.channel.emit("run", i=self.index[self.current])
 
     def stop(self, test):
-        if self.current == test.id():
+        if self.current == test.id() and id(test) not in self.missing:
             self.finish(self.current, "".join(self.phases), int((_clock() - self.began) * 1000))
             for owner in (type(test), type(test).__module__):
                 self.last_of[owner if isinstance(owner, str) else owner.__module__ + "." + owner.__qualname__] = self.current
@@ -171,7 +188,7 @@ def run(unittest, channel, plan, from_tree):
     class Program(unittest.TestProgram):
         def createTests(self, *args, **kwargs):
             unittest.TestProgram.createTests(self, *args, **kwargs)
-            broken = prune(unittest, channel, self.test, not plan["ids"])
+            broken, report.missing = prune(unittest, channel, self.test, not plan["ids"] and plan["mode"] != "collect")
             tests = [t for t in flatten(self.test) if not is_failed_load(t)]
             report.collected(tests)
             if broken.countTestCases() or len(tests) != self.test.countTestCases():
@@ -194,7 +211,7 @@ def run(unittest, channel, plan, from_tree):
             names.append(name)
         seen.add(name)
     try:
-        Program(module=None, argv=["python -m unittest"] + names, testRunner=Runner)
+        Program(module=None, argv=["python -m unittest"] + names, testRunner=Runner, testLoader=naming_loader(unittest))
         status = 0
     except SystemExit as e:
         status = 0 if e.code is None else int(e.code) if isinstance(e.code, (int, bool)) else 1

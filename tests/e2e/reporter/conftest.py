@@ -30,6 +30,10 @@ class Outcome(object):
         return found
 
     @property
+    def missing(self):
+        return [i for e in self.of("missing") for i in e["ids"]]
+
+    @property
     def end(self):
         last = self.events[-1] if self.events else None
         return last if last and last["e"] == "end" else None

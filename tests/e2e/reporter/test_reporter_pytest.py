@@ -48,12 +48,27 @@ def test_selection_by_ids_with_spaces_brackets_and_cut_off_ones(tree):
     assert sorted(o.tests) == ["tests/test_a.py::TestC::test_m", "tests/test_a.py::test_p[a b]", "tests/test_a.py::test_p[long one]",
                                "tests/test_a.py::test_p[long two]", "tests/test_a.py::test_p[x[y]]"]
     assert o.status == o.end["x"] == 4 and o.end["tests"] == 5   # as pytest has it where a named test is not found
+    assert o.missing == ["tests/nowhere.py::test_x", "tests/test_a.py::gone"]
 
 
 def test_all_that_is_named_being_there_is_a_pass(tree):
     tree.write("test_a.py", "import pytest\nclass TestC:\n    def test_m(self): pass\n@pytest.mark.parametrize('v', ['a b', 'c'])\ndef test_p(v): pass\n")
     o = tree.run("test_a.py", "test_a.py::TestC", "./test_a.py::test_p", "test_a.py::test_p[a b]", "test_a.py::test_p[a ")
-    assert len(o.tests) == 3 and o.status == o.end["x"] == 0
+    assert len(o.tests) == 3 and o.status == o.end["x"] == 0 and o.missing == []
+
+
+def test_when_nothing_that_is_named_is_there_the_status_is_the_runners_own(tree):
+    tree.write("test_a.py", "def test_x(): pass\n")
+    for names in (["test_a.py::gone"], ["nowhere.py::test_x"]):
+        o = tree.run(*names)
+        assert (o.status, o.missing, o.tests) == (4, names, {})
+
+
+def test_a_missing_name_is_told_in_files_mode_too(tree):
+    tree.write("test_a.py", "def test_x(): pass\ndef test_y(): pass\n")
+    o = tree.run("test_a.py::test_x", "test_a.py::gone", run="files")
+    assert len(o.tests) == 2 and o.missing == ["test_a.py::gone"] and o.status == 4
+    assert tree.run("test_a.py::test_x", run="files").status == 0
 
 
 def test_ids_of_the_plan_select_and_files_mode_runs_whole_files(tree):

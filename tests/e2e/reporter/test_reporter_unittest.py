@@ -63,7 +63,14 @@ def test_a_missing_id_does_not_disturb_the_others(tree):
 def test_a_name_that_the_command_gives_and_is_not_there_fails_as_without_us(tree):
     cases(tree)
     o = tree.run("pkg.test_a.T.test_ok", "pkg.test_a.T.test_gone", framework="unittest")
-    assert o.tests["pkg.test_a.T.test_ok"] == "cp" and o.status == o.end["x"] == 1
+    assert o.tests == {"pkg.test_a.T.test_ok": "cp"} and o.status == o.end["x"] == 1
+    assert o.missing == ["pkg.test_a.T.test_gone"] and o.of("other") == []
+
+
+def test_two_missing_names_that_end_alike_are_two(tree):
+    cases(tree)
+    o = tree.run("pkg.test_a.Gone.test_x", "pkg.test_a.T.test_x", "pkg.test_a.T.test_ok", framework="unittest")
+    assert o.missing == ["pkg.test_a.Gone", "pkg.test_a.T.test_x"] or o.missing == ["pkg.test_a.Gone.test_x", "pkg.test_a.T.test_x"]
 
 
 def test_a_module_that_cannot_be_imported_is_told(tree):

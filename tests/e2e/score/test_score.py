@@ -41,9 +41,10 @@ def test_a_gold_patch_that_does_not_apply_is_an_error(score, calc):
 def test_an_id_that_does_not_exist_is_missing_and_the_others_run(score, calc):
     gone = "tests/test_calc.py::test_gone"
     r = score(calc, RIGHT, GOLD, test_command=f"{PYTEST} {ADD} {gone} tests/test_nowhere.py::test_x", fail_to_pass=[ADD], pass_to_pass=[gone])
-    assert r["tests"] == {ADD: "passed", gone: "missing"} and r["outcome"] == "unresolved"
+    assert r["tests"] == {ADD: "passed", gone: "missing", "tests/test_nowhere.py::test_x": "missing"} and r["outcome"] == "unresolved"
     r = score(calc, RIGHT, GOLD, test_command=f"{PYTEST} {ADD} {gone}")   # judged by the exit status
     assert (r["exit_code"], r["resolved"], r["integrity"]["verdict"]) == (4, False, "clean") and f"not found: {gone}" in r["stderr"], r
+    assert r["tests"] == {ADD: "passed", gone: "missing"}, r
 
 
 def test_nothing_collected(score, calc):

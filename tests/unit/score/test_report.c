@@ -116,6 +116,15 @@ static void ids_in_files_that_broke_are_errors_and_in_skipped_ones_skipped(void 
                             "a.py::x=passed;a.py::y[a b]=passed;b.py=error;b.py::z=error;c.py::z=skipped; | | clean");
 }
 
+static void what_the_command_names_in_vain_is_missing(void **state) {
+        const char *events = HEAD E(3, "\"e\":\"missing\",\"ids\":[\"a.py::gone\",\"b.py::t\",\"c.py::t\"]") E(4, "\"e\":\"broken\",\"path\":\"b.py\",\"text\":\"x\"")
+                E(5, "\"e\":\"skipped\",\"path\":\"c.py\",\"text\":\"x\"") E(6, "\"e\":\"end\",\"x\":1,\"tests\":0,\"bad\":0");
+        assert_string_equal(judge(events, 1 << 8, false, &framework_pytest, NULL),
+                            "b.py=error;a.py::x=missing;a.py::y[a b]=missing;a.py::gone=missing;b.py::t=error;c.py::t=skipped; | | clean");
+        const char *odd = E(0, "\"e\":\"missing\",\"ids\":[\"a.py::gone\"]");
+        assert_string_equal(judge(odd, 0, true, &framework_pytest, NULL), " | event_order | violated incomplete");
+}
+
 static void outcomes_carry_the_spelling_that_was_asked_for(void **state) {
         static const char *const ids[] = {"x (m.C)", "m.C.x", "y (m.C.y)", NULL};
         const char *events = E(0, "\"e\":\"start\"") E(1, "\"e\":\"ids\",\"ids\":[\"m.C.x\",\"m.C.y\",\"m.C.z\"]") E(2, "\"e\":\"collected\",\"count\":3")
@@ -196,6 +205,7 @@ int main(void) {
                 cmocka_unit_test(an_outcome_that_came_twice_keeps_the_graver),
                 cmocka_unit_test(a_failure_of_a_test_that_was_not_listed_counts),
                 cmocka_unit_test(ids_in_files_that_broke_are_errors_and_in_skipped_ones_skipped),
+                cmocka_unit_test(what_the_command_names_in_vain_is_missing),
                 cmocka_unit_test(outcomes_carry_the_spelling_that_was_asked_for),
                 cmocka_unit_test(a_line_over_the_limit_is_dropped_and_the_next_is_read),
                 cmocka_unit_test(a_pass_that_our_own_collection_does_not_know_is_found), cmocka_unit_test(a_test_that_only_our_own_collection_has_is_found),
