@@ -125,6 +125,8 @@ static int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status
 int task_record_test(struct score_task *t, const struct exec_end *end) {
         struct score_record *rec = &t->rec;
         rec->timed_out = end->timed_out;
+        if (end->timed_out)
+                rec->limits_hit[LIMIT_WALL] = true;
         if (end->output_limit)
                 rec->limits_hit[LIMIT_OUTPUT] = true;
         t->test_status = end->started ? end->status : (end->error.code == -ENOENT ? 127 : 126) << 8;
