@@ -77,7 +77,7 @@ static void put_core(struct json_writer *w, const struct score_record *r) {
         json_field_uint(w, "tests_passed", test_results_count(&r->tests, TEST_PASSED));
         json_field_uint(w, "tests_failed", test_results_count(&r->tests, TEST_FAILED) + test_results_count(&r->tests, TEST_ERROR));
         json_put_key(w, "lint_errors");
-        if (r->lint_ran)
+        if (r->lint_ran && r->lint_errors >= 0)
                 json_put_int(w, r->lint_errors);
         else
                 json_put_null(w);

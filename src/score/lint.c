@@ -1,6 +1,7 @@
 #include "score/lint.h"
 
 #include <ctype.h>
+#include <sys/wait.h>
 
 #include "score/text.h"
 
@@ -51,24 +52,44 @@ static int count_lines(const char *text, const char *mark) {
         return n;
 }
 
-int lint_count(const char *command, const char *text) {
+/* Does the command hold this word? "clang-tidy-14" and "./node_modules/.bin/eslint" do, "scruffy" does not. */
+static bool names(const char *command, const char *word) {
+        for (const char *at = command; (at = strstr(at, word)); at++) {
+                unsigned char before = at > command ? (unsigned char)at[-1] : ' ', after = (unsigned char)at[strlen(word)];
+                if (!isalnum(before) && before != '_' && !isalnum(after) && after != '_')
+                        return true;
+        }
+        return false;
+}
+
+static bool is_known(const char *command) {
+        static const char *const known[] = { "ruff", "flake8", "mypy", "pylint", "clippy", "eslint", "go vet", "clang-tidy", "cppcheck", "dotnet" };
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+                if (names(command, known[i]))
+                        return true;
+        return false;
+}
+
+int lint_count(const char *command, int status, const char *text) {
         int n = -1;
-        if (strstr(command, "ruff") || strstr(command, "mypy")) {
+        if (!is_known(command) || !WIFEXITED(status) || WEXITSTATUS(status) == 126 || WEXITSTATUS(status) == 127)
+                return -1;
+        if (names(command, "ruff") || names(command, "mypy")) {
                 n = last_number(text, " error");
                 if (n < 0 && (strstr(text, "All checks passed") || strstr(text, "Success:")))
                         n = 0;
-        } else if (strstr(command, "eslint")) {
+        } else if (names(command, "eslint")) {
                 const char *total = strstr(text, " problem");
                 const char *errors = total ? strstr(total, " error") : NULL;
                 n = errors ? number_before(text, errors) : 0;
-        } else if (strstr(command, "dotnet")) {
+        } else if (names(command, "dotnet")) {
                 n = last_number(text, " Error(s)");
-        } else if (strstr(command, "clippy")) {
+        } else if (names(command, "clippy")) {
                 int errors = sum_numbers(text, " previous error"), warnings = sum_numbers(text, " warning");
                 n = (errors < 0 ? 0 : errors) + (warnings < 0 ? 0 : warnings);
-        } else if (strstr(command, "clang-tidy")) {
+        } else if (names(command, "clang-tidy")) {
                 n = count_lines(text, ": error: ") + count_lines(text, ": warning: ");
-        } else if (strstr(command, "cppcheck")) {
+        } else if (names(command, "cppcheck")) {
                 n = count_lines(text, "error");
         }
         return n >= 0 ? n : count_lines(text, NULL);

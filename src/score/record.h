@@ -64,7 +64,7 @@ struct score_record {
         bool incomplete;                       /* the runner's own end was not seen (no end record): never resolved */
         struct findings findings;
         bool limits_hit[LIMIT_KIND_MAX];
-        int lint_errors; bool lint_ran; char *lint_output;
+        int lint_errors; bool lint_ran; char *lint_output;   /* errors < 0 = null */
         char *patch_diff; bool diff_captured;
         double patch_similarity;               /* < 0 = null */
         struct sandbox_usage usage;

@@ -1,5 +1,6 @@
 /* What a task's phases found, as the record's facts. */
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include "base/fs.h"
@@ -154,7 +155,7 @@ int task_record_lint(struct score_task *t, const struct exec_end *end) {
         if (!t->rec.lint_output)
                 return -ENOMEM;
         t->rec.lint_ran = true;
-        t->rec.lint_errors = lint_count(t->req.lint_command, t->rec.lint_output);
+        t->rec.lint_errors = lint_count(t->req.lint_command, end->timed_out || end->output_limit ? SIGKILL : end->status, t->rec.lint_output);
         return 0;
 }
 

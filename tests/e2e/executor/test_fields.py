@@ -18,10 +18,17 @@ def test_diff_and_similarity(run, repository):
 
 
 def test_lint_is_counted_and_changes_nothing(run, repository):
-    record = run(patch=repository.right_patch, lint_command="echo calc.py:1:1: E111 one; echo calc.py:2:1: W222 two; echo flake8 >/dev/null; exit 1")
+    record = run(patch=repository.right_patch, lint_command="echo calc.py:1:1: E111 one; echo calc.py:2:1: W222 two; exit 1 # flake8")
     assert record["lint_output"].startswith("calc.py:1:1: E111 one\n")
-    assert isinstance(record["lint_errors"], int)
+    assert record["lint_errors"] == 2
     assert record["outcome"] == "resolved"
+
+
+def test_of_an_unknown_linter_there_is_output_and_no_count(run):
+    record = run(lint_command="echo calc.py:1:1: E111 one")
+    assert (record["lint_errors"], record["lint_output"]) == (None, "calc.py:1:1: E111 one\n")
+    record = run(lint_command="flake8-that-is-not-there .")
+    assert record["lint_errors"] is None and "not found" in record["lint_output"]
 
 
 def test_the_environment_is_clean_and_env_is_added(run):

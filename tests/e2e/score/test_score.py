@@ -189,7 +189,7 @@ def test_the_environment_is_clean(score, project):
 
 
 def test_the_linter_counts_and_changes_nothing(score, calc):
-    r = score(calc, RIGHT, GOLD, lint_command="echo 'a.py:1:1: E501 long'; exit 1", **IDS)
+    r = score(calc, RIGHT, GOLD, lint_command="echo 'a.py:1:1: E501 long'; exit 1 # as flake8", **IDS)
     assert r["lint_errors"] == 1 and "E501" in r["lint_output"] and r["resolved"]
 
 

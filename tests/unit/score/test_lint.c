@@ -22,14 +22,32 @@ static void each_linters_own_count_is_taken(void **state) {
                 {"clang-tidy a.c", "a.c:1:2: warning: x\na.c:3:4: error: y\na.c:1:2: note: z\n", 2},
                 {"cppcheck .", "a.c:1:2: error: Null pointer [x]\na.c:2:1: style: y\n", 1},
                 {"dotnet build", "    1 Warning(s)\n    4 Error(s)\n", 4},
-                {"./lint.sh", "one:1: a\nnot this\ntwo:22:3: b\n", 2},
+                {"/opt/v/bin/flake8 --max-line-length 100", "one:1: a\nnot this\ntwo:22:3: b\n", 2},
+                {"clang-tidy-14 a.c", "", 0},
         };
         for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-                if (lint_count(table[i].command, table[i].text) != table[i].n)
-                        fail_msg("row %zu: %d", i, lint_count(table[i].command, table[i].text));
+                if (lint_count(table[i].command, 1 << 8, table[i].text) != table[i].n)
+                        fail_msg("row %zu: %d", i, lint_count(table[i].command, 1 << 8, table[i].text));
+}
+
+static void of_a_linter_that_is_not_known_there_is_no_count(void **state) {
+        static const char *const commands[] = {"./lint.sh", "true", "scruffy check", "python3 -m my_pylint", "gofmt -l .", ""};
+        for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+                assert_int_equal(lint_count(commands[i], 0, "a.py:1:1: E1 x\n"), -1);
+}
+
+static void of_a_linter_that_did_not_run_to_its_end_there_is_no_count(void **state) {
+        assert_int_equal(lint_count("flake8", 127 << 8, "sh: 1: flake8: not found\n"), -1);
+        assert_int_equal(lint_count("flake8", 126 << 8, ""), -1);
+        assert_int_equal(lint_count("flake8", 9, "a.py:1:1: E1 x\n"), -1);
+        assert_int_equal(lint_count("flake8", 0, ""), 0);
 }
 
 int main(void) {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(each_linters_own_count_is_taken) };
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(each_linters_own_count_is_taken),
+                cmocka_unit_test(of_a_linter_that_is_not_known_there_is_no_count),
+                cmocka_unit_test(of_a_linter_that_did_not_run_to_its_end_there_is_no_count),
+        };
         return cmocka_run_group_tests_name("score/lint", tests, NULL, NULL);
 }

@@ -179,6 +179,9 @@ static void numbers_are_rounded_as_the_wire_says(void **state) {
         check(f, "execution_time", "1.234");
         check(f, "timeout", "1.5");
         check(f, "lint_errors", "3");
+        f->r.lint_errors = -1;
+        encode(f);
+        check(f, "lint_errors", "null");
         check(f, "lint_output", "\"\"");
 }
 
