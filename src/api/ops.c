@@ -8,6 +8,13 @@ static void say(struct http_request *r, int status, const char *word) {
         http_respond(r, status, "application/json", b, (size_t)snprintf(b, sizeof b, "{\"status\":\"%s\"}", word));
 }
 
+/* With what a client needs to share work out between endpoints. */
+static void say_ready(struct http_request *r, const struct engine_stats *s) {
+        char b[128];
+        int n = snprintf(b, sizeof b, "{\"status\":\"ready\",\"slots\":%zu,\"running\":%zu,\"queued\":%zu}", s->slots, s->running, s->queued);
+        http_respond(r, 200, "application/json", b, (size_t)n);
+}
+
 static void get_healthz(struct http_request *r, void *user) {
         say(r, 200, "ok");
 }
@@ -21,7 +28,7 @@ static void get_readyz(struct http_request *r, void *user) {
         else if (s.disk_low)
                 say(r, 503, "disk_full");
         else
-                say(r, 200, "ready");
+                say_ready(r, &s);
 }
 
 static void get_metrics(struct http_request *r, void *user) {

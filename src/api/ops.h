@@ -1,7 +1,8 @@
 /* What operators and their machines ask, as routes of an HTTP server whose `user` is a struct api.
  *
  *     GET /healthz    200 {"status":"ok"}: the loop turns. No token needed.
- *     GET /readyz     200 {"status":"ready"}, or 503 with "draining" or "disk_full": new work would be refused. No token needed.
+ *     GET /readyz     200 {"status":"ready","slots","running","queued"}: tasks that may run at once, that do, that wait; or 503
+ *                     with "draining" or "disk_full": new work would be refused. No token needed.
  *     GET /metrics    Prometheus' text format
  *
  * Loop thread only. */

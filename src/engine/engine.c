@@ -351,5 +351,5 @@ int engine_task_log(struct engine *en, const char *id, enum task_stream stream) 
 void engine_stats(struct engine *en, struct engine_stats *ret) {
         struct tasks_stats ts;
         tasks_stats(en->tasks, &ts);
-        *ret = (struct engine_stats){ .queued = ts.queued, .running = ts.running, .draining = en->draining, .disk_low = ledger_disk_low(en->ledger) };
+        *ret = (struct engine_stats){ .queued = ts.queued, .running = ts.running, .slots = en->cfg->running_max, .draining = en->draining, .disk_low = ledger_disk_low(en->ledger) };
 }

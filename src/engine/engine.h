@@ -26,7 +26,7 @@ void engine_on_fatal(struct engine *en, void (*fatal)(const char *why, void *use
 void engine_drain(struct engine *en, uint64_t grace_ms, void (*done)(void *user), void *user);
 void engine_free(struct engine *en);       /* after a drain, or a fatal end; the loop must run once more to free the handles */
 
-struct engine_stats { size_t queued, running; bool draining, disk_low; };
+struct engine_stats { size_t queued, running, slots /* that may run at once */; bool draining, disk_low; };
 void engine_stats(struct engine *en, struct engine_stats *ret);
 
 /* What requests get where they say nothing: the operator's settings. Constant for the life of the engine. */

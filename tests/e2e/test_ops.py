@@ -23,7 +23,8 @@ def values(daemon):
 def test_health_and_readiness_need_no_token_and_the_rest_does(brig):
     d = brig(API_TOKEN="sesame", BRIG_LISTEN="127.0.0.1:0")
     assert (d.call("GET", "/healthz").status, d.call("GET", "/healthz").json) == (200, {"status": "ok"})
-    assert (d.call("GET", "/readyz").status, d.call("GET", "/readyz").json) == (200, {"status": "ready"})
+    ready = d.call("GET", "/readyz")
+    assert (ready.status, ready.json["status"], ready.json["running"], ready.json["queued"]) == (200, "ready", 0, 0) and ready.json["slots"] >= 1
     for method, path in (("GET", "/metrics"), ("GET", "/task/x"), ("POST", "/task/submit"), ("POST", "/task/batch"), ("DELETE", "/task/x"), ("GET", "/none")):
         answer = d.call(method, path)
         assert (answer.status, answer.body) == (401, b'{"error":"Unauthorized"}'), path

@@ -52,8 +52,8 @@ static void health_and_readiness_need_no_token_and_metrics_do(void **state) {
 }
 
 static void readiness_says_why_not(void **state) {
-        fake.stats = (struct engine_stats){ 0 };
-        check("/readyz", 200, "{\"status\":\"ready\"}");
+        fake.stats = (struct engine_stats){ .slots = 4, .running = 2, .queued = 7 };
+        check("/readyz", 200, "{\"status\":\"ready\",\"slots\":4,\"running\":2,\"queued\":7}");
         fake.stats.disk_low = true;
         check("/readyz", 503, "{\"status\":\"disk_full\"}");
         fake.stats.draining = true;
