@@ -53,7 +53,7 @@ static const struct field request_fields[] = {
         { .name = "setup_network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(setup_network), .type = "`none`, `open`", .def = "`open`", .doc = "network of `setup_command`" },
         { SECONDS(setup_timeout, setup_timeout_ms), .def = "1800", .doc = "seconds for `setup_command`" },
         { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_env, .type = "object of strings", .def = "empty", .doc = "added to the environment" },
-        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_user, .type = "integer, or `UID:GID`", .def = "0", .doc = "who runs the tests inside" },
+        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_user, .type = "integer, or `UID:GID`", .def = "0", .doc = "who runs the tests inside, and owns the cloned tree" },
         { .name = "network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(network), .type = "`none`, `open`", .def = "the operator's", .doc = "network while tests run" },
         { .name = "limits", .kind = FIELD_OBJECT, .sub = limit_fields, .n_sub = ARRAY_SIZE(limit_fields), .doc = "each reached is a named outcome" },
         { .name = "patch_mode", .kind = FIELD_ENUM, AT(patch_mode), .names = patch_mode_names, .n_names = PATCH_MODE_MAX, .def = "`repair`", .doc = "how far to go to make the patch apply" },

@@ -265,7 +265,7 @@ static int start_tree(struct score_task *t, struct error *e) {
         struct tree_request tr = {
                 .repo_url = q->repo_url, .commit = q->base_commit, .image = q->image, .repo_path = q->repo_path, .setup_command = q->setup_command,
                 .setup_network = q->setup_network, .setup_env = (const char *const *)q->env, .setup_timeout_ms = q->setup_timeout_ms,
-                .limits = q->limits,
+                .uid = q->uid, .gid = q->gid, .limits = q->limits,
         };
         return tree_acquire(t->env.trees, &tr, on_tree, t, &t->ticket, e);
 }

@@ -120,6 +120,10 @@ static int tree_key(const struct tree_ticket *t, char ret[static SHA256_HEX]) {
         sha256_update_str(&h, t->url.canonical);
         sha256_update_str(&h, t->commit);
         sha256_update_str(&h, t->repo_path);
+        if (t->uid) {
+                snprintf(text, sizeof text, "%u:%u", t->uid, t->gid);
+                sha256_update_str(&h, text);
+        }
         sha256_finish(&h, ret);
         return 0;
 }
@@ -309,6 +313,8 @@ static int ticket_fill(struct tree_ticket *t, const struct tree_request *req) {
         t->setup_network = req->setup_network;
         t->setup_timeout_ms = req->setup_timeout_ms;
         t->limits = req->limits;
+        t->uid = req->uid;
+        t->gid = req->uid ? req->gid : 0;
         for (size_t i = 0; r == 0 && req->setup_env && req->setup_env[i]; i++)
                 r = strv_push(&t->setup_env, req->setup_env[i]);
         return r;

@@ -4,7 +4,7 @@
  * ask meanwhile share the answer; failures are remembered for 60 s.
  *
  * Key: (image digest, canonical URL without credentials, resolved commit, repo_path, setup_command, set-up network and
- * environment, layer format). It is two layers: the checkout (address, commit, repo_path), which fits every image, and above
+ * environment, owner, layer format). It is two layers: the checkout (address, commit, repo_path, owner), which fits every image, and above
  * it, where a setup_command is given, what that command changed. Loop thread only. */
 #pragma once
 #include "sandbox/sandbox.h"
@@ -27,6 +27,7 @@ struct tree_request {
         enum sandbox_network setup_network;
         const char *const *setup_env;      /* "K=V", NULL-terminated, sorted by the caller */
         uint64_t setup_timeout_ms;
+        uint32_t uid, gid;         /* who runs in the tree, and owns it; with uid 0 it is root's, whatever the group */
         struct sandbox_limits limits;
 };
 

@@ -24,6 +24,7 @@ struct tree_ticket {
         char *wanted, *image, *repo_path, *setup_command, **setup_env;
         enum sandbox_network setup_network;
         uint64_t setup_timeout_ms;
+        uint32_t uid, gid;                 /* both 0: the tree is root's */
         struct sandbox_limits limits;
         char image_digest[SHA256_HEX];
         bool image_missing;

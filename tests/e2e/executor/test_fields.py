@@ -45,6 +45,34 @@ def test_user(run):
     assert run(test_command="id -u; id -g", user="5:6")["stdout"] == "5\n6\n"
 
 
+WRITES = """\
+set -e
+stat -c %u:%g . calc.py .git/index package test_new.py made/by/setup
+echo >> calc.py; echo > new; mkdir -p package/deep; rm test_new.py; chmod 0600 calc.py; touch -d @0 made/by/setup
+git status --porcelain | sort
+"""
+
+
+def test_a_user_owns_the_tree(run, repository):
+    new = "diff --git a/package/new.py b/package/new.py\nnew file mode 100644\n--- /dev/null\n+++ b/package/new.py\n@@ -0,0 +1 @@\n+x = 1\n"
+    fields = {"user": "1234:99", "patch": new, "test_patch": new.replace("package/new.py", "test_new.py"), "test_command": WRITES,
+              "setup_command": "mkdir -p made/by; echo made > made/by/setup; git log -1 --format=%H >/commit; echo >> test_calc.py"}
+    for _ in range(2):
+        record = run(**fields)
+        assert record["exit_code"] == 0, record
+        assert record["stdout"].split("\n")[:6] == ["1234:99"] * 6
+        assert record["stdout"].split("\n")[6:] == [" M calc.py", " M test_calc.py", "?? made/", "?? new", "?? package/", ""], record
+    record = run(test_command="stat -c %u:%g . calc.py .git/index")
+    assert record["stdout"] == "0:0\n" * 3                                   # whose tree is another one
+    record = run(user=1234, test_command="stat -c %u:%g calc.py; touch /usr/x /etc/x /x")
+    assert record["stdout"] == "1234:1234\n" and record["stderr"].count("Permission denied") == 3, record
+
+
+def test_a_users_set_up_that_fails_says_its_own_status(run):
+    record = run(user=1234, setup_command="echo the-reason >&2; exit 3")
+    assert record["error"]["code"] == "setup_failed" and "status 3" in record["error"]["message"] and "the-reason" in record["error"]["message"]
+
+
 def test_setup_runs_once_and_stays(run):
     fields = {"setup_command": "echo $RANDOM$$ > made; date +%s%N >> made; mkdir -p /opt/made", "test_command": "cat made; ls -d /opt/made"}
     first, second = run(**fields), run(**fields)
