@@ -14,6 +14,7 @@
 #include "sandbox/facilities.h"
 #include "sandbox/mounts.h"
 #include "sandbox/seccomp.h"
+#include "sandbox/spec.h"
 
 #define SHM_MAX (1ull << 40)
 
@@ -510,7 +511,7 @@ static int set_host_name(struct build *b) {
 
 static int start_direct(struct build *b) {
         struct exec_request x;
-        int r = exec_parse(b->cell->request, &x);
+        int r = exec_request_decode(b->cell->request, &x);
         if (r == 0 && x.helper)
                 r = -EINVAL;
         r = r < 0 ? fault_set(b->f, "check the first exec", r) : start_first(b, &x, -1);

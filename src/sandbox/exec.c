@@ -1,42 +1,13 @@
-/* Execs, the daemon's side: pipes, captures, time, the end.
- *
- * The end of an exec is the death of its main process, not the end of its output: what it left behind may hold the pipes open
- * for ever, and fill them for ever. So when the status arrives, exactly the bytes that are in the pipes at that moment are
- * taken, and the pipes are closed. */
-#include <fcntl.h>
+/* Execs, the daemon's side: their life. What goes in and comes out: exec_io.c. */
+#include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
 #include "base/clock.h"
-#include "sandbox/capture.h"
-#include "sandbox/client.h"
+#include "sandbox/exec.h"
 #include "sandbox/spec.h"
 
-#define READ_SIZE 65536
-
-struct stream { uv_poll_t poll; int fd; struct output_capture *capture; struct sandbox_exec *exec; bool polled; };
-
-struct sandbox_exec {
-        struct sandbox_exec *next, **prev;
-        struct sandbox *sandbox;
-        uint64_t ref, handle;
-        struct stream stream[2];
-        int write_end[2];
-        uv_timer_t timer;
-        uint64_t timeout_ms, started_ms, output_bytes;
-        bool linked, timer_made, ended;
-        int pending;                       /* signal asked for before it started */
-        struct exec_end end;
-        void (*exited)(struct sandbox_exec *x, const struct exec_end *end, void *user);
-        void *user;
-        unsigned closing;
-};
-
 static void exec_free(struct sandbox_exec *x) {
-        for (int i = 0; i < 2; i++) {
-                fd_close(x->stream[i].fd);
-                fd_close(x->write_end[i]);
-        }
+        exec_io_release(x);
         free(x);
 }
 
@@ -46,7 +17,7 @@ static void on_closed(uv_handle_t *h) {
                 exec_free(x);
 }
 
-static void close_handle(struct sandbox_exec *x, uv_handle_t *h) {
+void exec_close_handle(struct sandbox_exec *x, uv_handle_t *h) {
         h->data = x;
         x->closing++;
         uv_close(h, on_closed);
@@ -65,66 +36,12 @@ static void finish(struct sandbox_exec *x) {
                 x->sandbox->first = NULL;
         client_ref_drop(x->sandbox->spawner, x->ref);
         x->end.wall_ms = x->started_ms ? now_ms() - x->started_ms : 0;
-        x->closing++;
-        for (int i = 0; i < 2; i++) {
-                if (x->stream[i].polled)
-                        close_handle(x, (uv_handle_t *)&x->stream[i].poll);
-        }
+        exec_io_close(x);
         if (x->timer_made)
-                close_handle(x, (uv_handle_t *)&x->timer);
+                exec_close_handle(x, (uv_handle_t *)&x->timer);
         x->exited(x, &x->end, x->user);
         if (--x->closing == 0)
                 exec_free(x);
-}
-
-/* ---- output ---- */
-
-static void check_limit(struct sandbox_exec *x, const struct output_capture *c) {
-        if (x->end.output_limit || (!c->over && c->total <= x->output_bytes))
-                return;
-        x->end.output_limit = true;
-        x->sandbox->hit[LIMIT_OUTPUT] = true;
-        if (x->handle)
-                client_send(x->sandbox->spawner, REQ_EXEC_KILL, 0, x->handle, NULL, NULL, 0);
-}
-
-/* Reads at most `most` bytes; false at end of file or on an error. */
-static bool read_some(struct stream *s, size_t most) {
-        static char space[READ_SIZE];      /* one loop thread */
-        ssize_t n = read(s->fd, space, MIN2(most, sizeof space));
-        if (n > 0) {
-                capture_feed(s->capture, space, (size_t)n);
-                check_limit(s->exec, s->capture);
-        }
-        return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
-}
-
-static void on_readable(uv_poll_t *p, int status, int events) {
-        struct stream *s = p->data;
-        if (status < 0 || !read_some(s, READ_SIZE))
-                uv_poll_stop(p);
-}
-
-static void drain(struct stream *s) {
-        int left = 0;
-        if (s->fd < 0 || ioctl(s->fd, FIONREAD, &left) < 0)
-                return;
-        while (left > 0) {
-                int take = MIN2(left, READ_SIZE);
-                if (!read_some(s, (size_t)take))
-                        return;
-                left -= take;
-        }
-}
-
-static int make_pipe(struct sandbox_exec *x, int i, struct output_capture *c) {
-        int p[2];
-        if (pipe2(p, O_CLOEXEC) < 0)
-                return -errno;
-        fcntl(p[0], F_SETFL, O_NONBLOCK);
-        x->stream[i] = (struct stream){ .fd = p[0], .capture = c, .exec = x };
-        x->write_end[i] = p[1];
-        return 0;
 }
 
 /* ---- start ---- */
@@ -139,14 +56,11 @@ int exec_prepare(struct sandbox *s, const struct exec_spec *spec,
         x->exited = exited;
         x->user = user;
         x->timeout_ms = spec->timeout_ms;
-        x->output_bytes = s->limits.output_bytes;
-        x->stream[0].fd = x->stream[1].fd = x->write_end[0] = x->write_end[1] = -1;
-        int r = spec->out ? make_pipe(x, 0, spec->out) : 0;
-        if (r == 0 && spec->err && spec->err != spec->out)
-                r = make_pipe(x, 1, spec->err);
-        int err = spec->err && spec->err == spec->out ? x->write_end[0] : x->write_end[1];
+        x->started = spec->started;
+        x->output_bytes = spec->output_bytes ? spec->output_bytes : s->limits.output_bytes;
+        int r = exec_io_prepare(x, spec);
         if (r == 0)
-                r = exec_spec_encode(spec, x->write_end[0], err, body, fds, n_fds);
+                r = exec_spec_encode(spec, x->far, body, fds, n_fds);
         if (r < 0)
                 exec_free(x);
         else
@@ -165,14 +79,8 @@ void exec_request_sent(struct sandbox_exec *x) {
                 x->next->prev = &x->next;
         s->execs = x;
         x->linked = true;
-        for (int i = 0; i < 2; i++) {
-                x->write_end[i] = fd_close(x->write_end[i]);
-                if (x->stream[i].fd < 0 || uv_poll_init(loop, &x->stream[i].poll, x->stream[i].fd) < 0)
-                        continue;
-                x->stream[i].poll.data = &x->stream[i];
-                x->stream[i].polled = true;
-                uv_poll_start(&x->stream[i].poll, UV_READABLE, on_readable);
-        }
+        x->closing = 1;                    /* its life itself; finish takes that away */
+        exec_io_start(x);
         uv_timer_init(loop, &x->timer);
         x->timer.data = x;
         x->timer_made = true;
@@ -181,7 +89,7 @@ void exec_request_sent(struct sandbox_exec *x) {
 static void on_timeout(uv_timer_t *t) {
         struct sandbox_exec *x = t->data;
         x->end.timed_out = true;
-        client_send(x->sandbox->spawner, REQ_EXEC_KILL, 0, x->handle, NULL, NULL, 0);
+        exec_kill(x);
 }
 
 void exec_started(struct sandbox_exec *x, struct message *m) {
@@ -189,10 +97,12 @@ void exec_started(struct sandbox_exec *x, struct message *m) {
         x->started_ms = now_ms();
         if (x->timeout_ms > 0)
                 uv_timer_start(&x->timer, on_timeout, x->timeout_ms, 0);
-        if (x->end.output_limit)
-                client_send(x->sandbox->spawner, REQ_EXEC_KILL, 0, x->handle, NULL, NULL, 0);
+        if (x->kill_wanted)
+                exec_kill(x);
         if (x->pending)
                 exec_signal(x, x->pending);
+        if (x->started)
+                x->started(x, x->user);
 }
 
 void exec_failed(struct sandbox_exec *x, const char *step, int code, const char *text) {
@@ -253,6 +163,11 @@ int exec_signal(struct sandbox_exec *x, int sig) {
         return r < 0 ? r : client_send(x->sandbox->spawner, REQ_EXEC_SIGNAL, 0, x->handle, &b, NULL, 0);
 }
 
+int exec_kill(struct sandbox_exec *x) {
+        x->kill_wanted = true;
+        return x->handle && !x->ended ? client_send(x->sandbox->spawner, REQ_EXEC_KILL, 0, x->handle, NULL, NULL, 0) : 0;
+}
+
 /* ---- end ---- */
 
 static void take_end(struct sandbox_exec *x, struct message *m) {
@@ -261,11 +176,11 @@ static void take_end(struct sandbox_exec *x, struct message *m) {
         int code = (int)wire_get_u32(&m->wire);
         x->end.status = (int)wire_get_u32(&m->wire);
         wire_get(&m->wire, &x->end.rusage, sizeof x->end.rusage);
+        x->end.frozen = wire_get_u32(&m->wire) != 0;
         x->end.started = started;
         if (!started)
                 error_set(&x->end.error, code < 0 ? code : -EPROTO, "%s", step ? step : "execute");
-        for (int i = 0; i < 2; i++)
-                drain(&x->stream[i]);
+        exec_io_drain(x);
         const struct sandbox *s = x->sandbox;
         if (s->destroy_wanted || s->hit[LIMIT_MEMORY] || s->hit[LIMIT_WALL])
                 x->end.sandbox_ended = true;
@@ -296,8 +211,7 @@ void exec_end_all(struct sandbox *s) {
                 x->end.status = SIGKILL;
                 if (!x->end.started)
                         error_set(&x->end.error, -ESHUTDOWN, "the sandbox has ended");
-                for (int i = 0; i < 2; i++)
-                        drain(&x->stream[i]);
+                exec_io_drain(x);
                 finish(x);
         }
 }

@@ -178,11 +178,11 @@ struct exec_request {                      /* exec_spec as it came, checked */
         const char **argv, **env;          /* owned arrays */
         const char *cwd;
         uint32_t uid, gid;
-        bool helper;
-        struct exec_fd fds[MESSAGE_FDS_MAX]; size_t n_fds;     /* 0, 1 and 2 are always there */
+        bool helper, tty, in_view, freeze_at_end;
+        struct exec_fd fds[MESSAGE_FDS_MAX]; size_t n_fds;     /* 0, 1 and 2 are always there; tty: 0 is where its other side goes */
+        const char *view;                  /* where a private directory goes, or NULL */
+        int view_pack; uint64_t view_bytes;
 };
-int exec_parse(struct message *m, struct exec_request *x);
-void exec_request_release(struct exec_request *x);
 int op_exec(struct spawn *sp, struct message *m, struct fault *f);
 int op_exec_kill(struct spawn *sp, struct message *m, struct fault *f);
 int op_exec_signal(struct spawn *sp, struct message *m, struct fault *f);

@@ -7,44 +7,7 @@
 #include "sandbox/child.h"
 #include "sandbox/mounts.h"
 #include "sandbox/seccomp.h"
-
-#define ARGV_MAX 65536
-#define ENV_MAX 16384
-#define FD_TARGET_MAX 255
-
-void exec_request_release(struct exec_request *x) {
-        free(x->argv);
-        free(x->env);
-        x->argv = x->env = NULL;
-}
-
-int exec_parse(struct message *m, struct exec_request *x) {
-        struct wire *w = &m->wire;
-        *x = (struct exec_request){ 0 };
-        wire_get_strv(w, ARGV_MAX, &x->argv);
-        wire_get_strv(w, ENV_MAX, &x->env);
-        x->cwd = wire_get_str(w);
-        x->uid = wire_get_u32(w);
-        x->gid = wire_get_u32(w);
-        x->helper = wire_get_u32(w) != 0;
-        uint32_t n = wire_get_u32(w);
-        bool taken[FD_TARGET_MAX + 1] = { false };
-        if (n < 3 || n > MESSAGE_FDS_MAX - 1 - PLANE_MAX)
-                w->bad = true;
-        for (uint32_t i = 0; i < n && !w->bad; i++) {
-                uint32_t target = wire_get_u32(w), fd = wire_get_u32(w);
-                if (w->bad || target > FD_TARGET_MAX || taken[target] || (i < 3) != (target < 3) || (i >= 3 && x->helper && target < HELPER_FIRST_FREE_FD)) {
-                        w->bad = true;
-                        break;
-                }
-                taken[target] = true;
-                x->fds[x->n_fds++] = (struct exec_fd){ fd == UINT32_MAX ? -1 : message_fd(m, fd), (int)target };
-        }
-        if (!w->bad && x->argv && x->argv[0] && x->argv[0][0] && x->uid < IDRANGE_SIZE && x->gid < IDRANGE_SIZE && (!x->cwd || x->cwd[0] == '/'))
-                return 0;
-        exec_request_release(x);
-        return w->bad ? -EBADMSG : -EINVAL;
-}
+#include "sandbox/spec.h"
 
 /* ---- table ---- */
 
@@ -84,6 +47,7 @@ static void send_exited(struct spawn *sp, struct proc *p, const char *step, int 
         wire_put_u32(&b, (uint32_t)code);
         wire_put_u32(&b, (uint32_t)status);
         wire_put(&b, ru, sizeof *ru);
+        wire_put_u32(&b, 0);
         spawner_send(sp, EV_EXITED, 0, p->handle, &b, NULL, 0);
 }
 
@@ -163,7 +127,7 @@ int op_exec(struct spawn *sp, struct message *m, struct fault *f) {
         if (c->state != CELL_READY || c->direct || c->killing)
                 return fault_set(f, "exec in a sandbox that has ended", -ESHUTDOWN);
         struct exec_request x;
-        int r = exec_parse(m, &x);
+        int r = exec_request_decode(m, &x);
         if (r < 0)
                 return fault_set(f, "check the exec", r);
         struct proc *p;

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "sandbox/spawner.h"
 #include "sandbox/spec.h"
 
 /* ---- wire ---- */
@@ -215,24 +216,108 @@ int sandbox_spec_check(const struct sandbox_spec *s, struct error *e) {
 
 /* ---- execs ---- */
 
-int exec_spec_encode(const struct exec_spec *x, int out, int err, struct buf *b, int *fds, size_t *n_fds) {
-        if (!x->argv || !x->argv[0] || x->n_fds > 32)
+enum { EXEC_HELPER = 1, EXEC_TTY = 2, EXEC_IN_VIEW = 4, EXEC_FREEZE = 8 };
+
+/* Which descriptors 0, 1 and 2 are; -EINVAL where two things want the same. */
+static int standard_fds(const struct exec_spec *x, const int far[3], int standard[3]) {
+        standard[0] = far[0] >= 0 || x->tty ? far[0] : x->stdin_fd;
+        standard[1] = far[1];
+        standard[2] = far[2];
+        for (size_t i = 0; i < x->n_fds; i++) {
+                int t = x->fds[i].target;
+                if (t < 3 && (t < 1 || x->tty || standard[t] >= 0))
+                        return -EINVAL;
+                if (t < 3)
+                        standard[t] = x->fds[i].fd;
+        }
+        return 0;
+}
+
+int exec_spec_encode(const struct exec_spec *x, const int far[3], struct buf *b, int *fds, size_t *n_fds) {
+        int standard[3];
+        uint32_t extra = 0;
+        if (!x->argv || !x->argv[0] || x->n_fds > EXEC_FDS_MAX)
                 return -EINVAL;
+        TRY(standard_fds(x, far, standard));
         TRY(wire_put_strv(b, x->argv));
         TRY(wire_put_strv(b, x->env));
         TRY(wire_put_str(b, x->cwd));
         TRY(wire_put_u32(b, x->uid));
         TRY(wire_put_u32(b, x->gid));
-        TRY(wire_put_u32(b, x->helper));
-        const int standard[3] = { x->stdin_fd, out, err };
-        TRY(wire_put_u32(b, (uint32_t)(3 + x->n_fds)));
+        TRY(wire_put_u32(b, (x->helper ? EXEC_HELPER : 0) | (x->tty ? EXEC_TTY : 0) | (x->in_view ? EXEC_IN_VIEW : 0) | (x->freeze_at_end ? EXEC_FREEZE : 0)));
+        for (size_t i = 0; i < x->n_fds; i++)
+                extra += x->fds[i].target >= 3;
+        TRY(wire_put_u32(b, 3 + extra));
         for (int i = 0; i < 3; i++) {
                 TRY(wire_put_u32(b, (uint32_t)i));
                 TRY(put_fd(b, standard[i], fds, n_fds));
         }
         for (size_t i = 0; i < x->n_fds; i++) {
+                if (x->fds[i].target < 3)
+                        continue;
                 TRY(wire_put_u32(b, (uint32_t)x->fds[i].target));
                 TRY(put_fd(b, x->fds[i].fd, fds, n_fds));
         }
+        TRY(wire_put_str(b, x->view ? x->view->target : NULL));
+        if (x->view) {
+                TRY(put_fd(b, x->view->pack_fd, fds, n_fds));
+                TRY(wire_put_u64(b, x->view->bytes ? x->view->bytes : VIEW_BYTES));
+        }
         return 0;
+}
+
+void exec_request_release(struct exec_request *x) {
+        free(x->argv);
+        free(x->env);
+        x->argv = x->env = NULL;
+}
+
+static void get_fds(struct message *m, struct exec_request *x) {
+        struct wire *w = &m->wire;
+        uint32_t n = wire_get_u32(w);
+        bool taken[FD_TARGET_MAX + 1] = { false };
+        if (n < 3 || n > 3 + EXEC_FDS_MAX)
+                w->bad = true;
+        for (uint32_t i = 0; i < n && !w->bad; i++) {
+                uint32_t target = wire_get_u32(w), fd = wire_get_u32(w);
+                if (w->bad || target > FD_TARGET_MAX || taken[target] || (i < 3) != (target < 3) || (i >= 3 && x->helper && target < HELPER_FIRST_FREE_FD)) {
+                        w->bad = true;
+                        return;
+                }
+                taken[target] = true;
+                x->fds[x->n_fds++] = (struct exec_fd){ fd == UINT32_MAX ? -1 : message_fd(m, fd), (int)target };
+        }
+}
+
+static bool exec_ok(const struct exec_request *x) {
+        if (!x->argv || !x->argv[0] || !x->argv[0][0] || x->uid >= IDRANGE_SIZE || x->gid >= IDRANGE_SIZE || (x->cwd && x->cwd[0] != '/'))
+                return false;
+        if (x->view && (x->helper || !path_ok(x->view) || x->view_bytes < VIEW_BYTES_MIN || x->view_bytes > VIEW_BYTES_MAX))
+                return false;
+        return !(x->helper && x->tty) && !(x->in_view && !x->helper);
+}
+
+int exec_request_decode(struct message *m, struct exec_request *x) {
+        struct wire *w = &m->wire;
+        *x = (struct exec_request){ .view_pack = -1 };
+        wire_get_strv(w, ARGV_MAX, &x->argv);
+        wire_get_strv(w, ENV_MAX, &x->env);
+        x->cwd = wire_get_str(w);
+        x->uid = wire_get_u32(w);
+        x->gid = wire_get_u32(w);
+        uint32_t flags = wire_get_u32(w);
+        x->helper = flags & EXEC_HELPER;
+        x->tty = flags & EXEC_TTY;
+        x->in_view = flags & EXEC_IN_VIEW;
+        x->freeze_at_end = flags & EXEC_FREEZE;
+        get_fds(m, x);
+        x->view = wire_get_str(w);
+        if (x->view && !w->bad) {
+                x->view_pack = get_fd(m);
+                x->view_bytes = wire_get_u64(w);
+        }
+        if (!w->bad && exec_ok(x))
+                return 0;
+        exec_request_release(x);
+        return w->bad ? -EBADMSG : -EINVAL;
 }

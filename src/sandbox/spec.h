@@ -17,4 +17,18 @@ void sandbox_spec_release(struct sandbox_spec *s);     /* of a decoded one */
 /* Names, ranges, combinations; the error names the field. */
 int sandbox_spec_check(const struct sandbox_spec *s, struct error *e);
 
-int exec_spec_encode(const struct exec_spec *x, int out, int err, struct buf *b, int *fds, size_t *n_fds);
+/* ---- execs ---- */
+
+#define ARGV_MAX 65536
+#define ENV_MAX 16384
+#define FD_TARGET_MAX 255
+#define EXEC_FDS_MAX 32                /* beyond 0, 1 and 2 */
+#define VIEW_BYTES_MIN (1ull << 20)
+#define VIEW_BYTES_MAX (4ull << 30)
+
+/* `far`: descriptors for 0, 1 and 2, -1 where the spec says it or nothing is wanted. */
+int exec_spec_encode(const struct exec_spec *x, const int far[3], struct buf *b, int *fds, size_t *n_fds);
+struct exec_request;
+/* Strings point into the message, descriptors stay the message's. -EBADMSG, -EINVAL. */
+int exec_request_decode(struct message *m, struct exec_request *x);
+void exec_request_release(struct exec_request *x);

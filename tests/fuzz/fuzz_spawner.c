@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                 if (sandbox_spec_check(&spec, &e) == 0)
                         ASSERT(spec.profile < PROFILE_MAX && spec.upper < UPPER_MAX && spec.network < NETWORK_MAX && spec.image);
                 sandbox_spec_release(&spec);
-                if (exec_parse(m, &exec) == 0) {
+                if (exec_request_decode(m, &exec) == 0) {
                         ASSERT(exec.argv && exec.argv[0] && exec.n_fds >= 3 && (!exec.cwd || exec.cwd[0] == '/'));
                         exec_request_release(&exec);
                 }

@@ -195,7 +195,7 @@ static void a_bad_exec_is_refused_and_the_sandbox_goes_on(void **state) {
                         x = (struct exec_spec){ .argv = argv, .cwd = "relative", .stdin_fd = -1 };
                 if (i == 2)
                         x = (struct exec_spec){ .argv = argv, .cwd = "/", .stdin_fd = -1, .fds = &extra, .n_fds = 1 };
-                assert_int_equal(exec_spec_encode(&x, -1, -1, &body, fds, &n), 0);
+                assert_int_equal(exec_spec_encode(&x, (const int[3]){ -1, -1, -1 }, &body, fds, &n), 0);
                 struct reply rep = ask(*state, REQ_EXEC, b.sandbox->handle, &body, fds, n);
                 assert_int_equal(rep.type, EV_FAILED);
                 assert_string_equal(rep.step, "check the exec");
