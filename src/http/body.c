@@ -8,12 +8,78 @@
 #include "base/fs.h"
 #include "http/internal.h"
 
+#define RELEASE_MAX (8u * 1024 * 1024)   /* spooled bodies over this are given back by the pool */
+
 void body_init(struct body *b) {
         *b = (struct body){ .fd = -1 };
 }
 
-void body_release(struct body *b) {
+struct http_body_hold { struct buf mem; void *map; size_t len; int fd; };
+
+struct http_body_hold *http_body_release(struct http_body_hold *h) {
+        if (!h)
+                return NULL;
+        if (h->map)
+                munmap(h->map, h->len);
+        fd_close(h->fd);
+        buf_release(&h->mem);
+        free(h);
+        return NULL;
+}
+
+static struct http_body_hold *take(struct body *b) {
+        struct http_body_hold *h = calloc(1, sizeof *h);
+        if (!h)
+                return NULL;
+        *h = (struct http_body_hold){ .mem = b->mem, .map = b->map, .len = (size_t)b->len, .fd = b->fd };
+        body_init(b);
+        return h;
+}
+
+int http_body_hold(struct http_request *r, struct http_body_hold **ret, const char **ret_data, size_t *ret_len) {
+        const char *data = NULL;
+        size_t n = 0;
+        int e = http_body(r, &data, &n);
+        if (e < 0)
+                return e;
+        struct http_body_hold *h = take(&r->body);
+        if (!h)
+                return -ENOMEM;
+        *ret = h;
+        *ret_data = data;
+        *ret_len = n;
+        return 0;
+}
+
+struct give_back { uv_work_t work; struct http_body_hold *hold; };
+
+static void give_back(uv_work_t *work) {
+        http_body_release(container_of(work, struct give_back, work)->hold);
+}
+
+static void given_back(uv_work_t *work, int status) {
+        struct give_back *g = container_of(work, struct give_back, work);
+        if (status < 0)
+                http_body_release(g->hold);
+        free(g);
+}
+
+/* The kernel takes a file's pages back when its last user goes: tens of milliseconds for a large one. */
+static bool release_in_pool(struct body *b, uv_loop_t *loop) {
+        _cleanup_free_ struct give_back *g = calloc(1, sizeof *g);
+        if (!g || !(g->hold = take(b)))
+                return false;
+        if (uv_queue_work(loop, &g->work, give_back, given_back) < 0)
+                http_body_release(g->hold);
+        else
+                TAKE_PTR(g);
+        return true;
+}
+
+void body_release(struct body *b, uv_loop_t *loop) {
         ASSERT(!b->busy);
+        if (b->fd >= 0 && b->len > RELEASE_MAX && release_in_pool(b, loop))
+                return;
         if (b->map)
                 munmap(b->map, (size_t)b->len);
         fd_close(b->fd);
@@ -21,8 +87,12 @@ void body_release(struct body *b) {
         body_init(b);
 }
 
-int body_add(struct body *b, const char *p, size_t n, const struct http_limits *l) {
-        if (n > l->body_max - MIN2(b->len, l->body_max))
+uint64_t body_limit(const struct http_request *r) {
+        return r->route && r->route->body_max ? r->route->body_max : r->c->s->cfg.limits.body_max;
+}
+
+int body_add(struct body *b, const char *p, size_t n, const struct http_limits *l, uint64_t max) {
+        if (n > max - MIN2(b->len, max))
                 return b->r = -EFBIG;
         /* One read's worth may come on top before the flush. */
         b->mem.limit = l->body_memory_max + READ_CHUNK;

@@ -4,6 +4,8 @@
  *       │ refused       │ refused                    └──(close)──> FLUSH ──sent──> LINGER ──> closed
  *       └───────────────┴──────────────────────────────────────────^
  *
+ * (A route that takes its bodies in pieces goes from HEAD to HANDLER; upload.c reads the body there.)
+ *
  * conn_pump() moves it as far as it goes without waiting; everything else (bytes came, bytes went, a handler answered, a piece of the
  * body reached the disk) only changes facts and pumps. Requests are handled one after the other: pipelined answers are in order
  * because there is never a second request to answer.
@@ -59,7 +61,7 @@ void conn_close(struct conn *c) {
 
 /* ---- taking a head ---- */
 
-static int grow(struct conn *c, size_t want) {
+int conn_grow(struct conn *c, size_t want) {
         if (c->in_alloc - c->in_len >= want)
                 return 0;
         size_t alloc = MAX2(c->in_alloc * 2, MAX2(c->in_len + want, (size_t)HEAD_FIRST_ALLOC));
@@ -155,7 +157,7 @@ static struct refusal judge(struct conn *c) {
                 buf_reset(&r->extra);
         else
                 why = route;
-        if (!why.status && r->content_length > c->s->cfg.limits.body_max)
+        if (!why.status && r->content_length > body_limit(r))
                 why = (struct refusal){ 413, "Request body too large" };
         return why;
 }
@@ -196,12 +198,13 @@ static bool step_head(struct conn *c) {
                 return true;
         }
         r->refused = why;
-        if (!has_body) {
+        c->complete = !has_body;
+        r->up.on = !why.status && r->route->stream_body;
+        if (!has_body || r->up.on) {
                 dispatch(c);
                 return true;
         }
         c->state = CONN_BODY;
-        c->complete = false;
         if (r->expect_continue && c->in_len == c->pos && response_raw(c, "HTTP/1.1 100 Continue\r\n\r\n", 25) < 0)
                 conn_close(c);
         return true;
@@ -254,7 +257,7 @@ static bool wants_bytes(const struct conn *c) {
         case CONN_BODY:
                 return !c->r.body.busy && !c->complete;
         case CONN_HANDLER:
-                return c->in_len < c->in_alloc;
+                return upload_wants(c) || (c->r.up.left.len == 0 && c->in_len < c->in_alloc);
         default:
                 return c->state != CONN_CLOSED;
         }
@@ -264,12 +267,12 @@ static void allocate(uv_handle_t *h, size_t suggested, uv_buf_t *ret) {
         struct conn *c = h->data;
         bool drop = c->state == CONN_FLUSH || c->state == CONN_LINGER;
         *ret = no_room;
-        if (drop || (c->state == CONN_BODY && c->pos == c->in_len)) {
+        if (drop || (c->state == CONN_BODY && c->pos == c->in_len) || (c->state == CONN_HANDLER && upload_wants(c))) {
                 *ret = uv_buf_init(c->s->read_buf, READ_CHUNK);
                 return;
         }
         /* The head of a request that a handler holds must not move; an incomplete one may. */
-        if (c->state == CONN_HEAD && c->scanned == c->in_len && grow(c, 1024) < 0)
+        if (c->state == CONN_HEAD && c->scanned == c->in_len && conn_grow(c, 1024) < 0)
                 return;
         ret->base = c->in + c->in_len;
         ret->len = c->in_alloc - c->in_len;
@@ -280,7 +283,7 @@ static void take_body_bytes(struct conn *c, const char *p, size_t n) {
         feed(c, p, n, &used);
         if (used == n || c->state != CONN_BODY)
                 return;
-        if (grow(c, n - used) < 0) {
+        if (conn_grow(c, n - used) < 0) {
                 conn_close(c);
                 return;
         }
@@ -300,7 +303,7 @@ static void arrived(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
         if (n == UV_EOF) {
                 c->eof = true;
                 c->reading = false;
-                if (c->state == CONN_BODY || c->state == CONN_LINGER) {
+                if (c->state == CONN_BODY || c->state == CONN_LINGER || (c->state == CONN_HANDLER && upload_wants(c))) {
                         conn_close(c);
                         return;
                 }
@@ -309,6 +312,8 @@ static void arrived(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
                 return;
         } else if (c->state == CONN_BODY && b->base == c->s->read_buf)
                 take_body_bytes(c, b->base, (size_t)n);
+        else if (c->state == CONN_HANDLER && b->base == c->s->read_buf)
+                upload_arrived(c, b->base, (size_t)n);
         else if (b->base != c->s->read_buf)
                 c->in_len += (size_t)n;
         conn_pump(c);
@@ -324,6 +329,8 @@ static enum conn_phase phase_of(const struct conn *c) {
                 return c->head_started ? PHASE_HEAD : PHASE_IDLE;
         case CONN_BODY:
                 return c->r.body.busy ? PHASE_HANDLER : PHASE_BODY;
+        case CONN_HANDLER:
+                return upload_wants(c) ? PHASE_BODY : PHASE_HANDLER;
         case CONN_LINGER:
                 return PHASE_LINGER;
         default:
@@ -387,7 +394,19 @@ void conn_pump(struct conn *c) {
                 return;
         c->pumping = true;
         for (bool more = true; more;)
-                more = c->state == CONN_HEAD ? step_head(c) : c->state == CONN_BODY ? step_body(c) : false;
+                switch (c->state) {
+                case CONN_HEAD:
+                        more = step_head(c);
+                        break;
+                case CONN_BODY:
+                        more = step_body(c);
+                        break;
+                case CONN_HANDLER:
+                        more = upload_step(c);
+                        break;
+                default:
+                        more = false;
+                }
         if (c->state != CONN_CLOSED)
                 response_flush(c);
         c->pumping = false;
@@ -402,11 +421,21 @@ void conn_answered(struct conn *c) {
                 s->cfg.log(r, r->status, uv_now(s->loop) - r->started_ms, s->cfg.user);
         bool keep = r->keep_alive;
         size_t rest = c->in_len - c->pos;
+        _cleanup_buf_ struct buf left = r->up.left;        /* of the next request, read with the last of an upload */
+        buf_init(&r->up.left, 0);
         if (!keep)
                 rest = 0;
         else if (rest)
                 memmove(c->in, c->in + c->pos, rest);
         c->in_len = rest;
+        if (keep && left.len) {
+                if (conn_grow(c, left.len) < 0) {
+                        conn_close(c);
+                        return;
+                }
+                memcpy(c->in + c->in_len, left.data, left.len);
+                c->in_len += left.len;
+        }
         c->head_len = c->pos = c->scanned = c->line = c->first_line = 0;
         c->head_started = c->complete = false;
         c->phase = PHASE_NONE;
@@ -427,6 +456,10 @@ void conn_expired(struct conn *c) {
         case PHASE_BODY:
                 if (c->r.body.len - c->mark >= c->s->cfg.limits.body_rate_min) {
                         arm(c, PHASE_BODY);
+                        return;
+                }
+                if (c->state == CONN_HANDLER) {
+                        upload_late(c, late);
                         return;
                 }
                 break;

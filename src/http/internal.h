@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "http/server.h"
+#include "http/upload.h"
 
 #define READ_CHUNK (64u * 1024)          /* the server's read buffer, for bodies and what is thrown away */
 #define HEAD_FIRST_ALLOC 4096u           /* of a connection's head buffer; also bounds what is read ahead */
@@ -35,6 +36,18 @@ struct body {
         void *map;
 };
 
+/* A body that goes to its handler in pieces. */
+struct upload {
+        struct http_upload calls; void *user;
+        unsigned paused;
+        bool on;                  /* the route's bodies come so */
+        bool started;             /* the handler has asked for it */
+        bool ended;               /* `end` was called */
+        bool feeding;             /* within the parser: a callback may be running */
+        bool dropping;            /* answered already: what is here is only looked through for its end */
+        struct buf left;          /* read, but behind a pause, or of the next request */
+};
+
 enum answer { ANSWER_NONE, ANSWER_STREAM, ANSWER_DONE };
 
 struct http_request {
@@ -59,10 +72,13 @@ struct http_request {
         char traceparent[56];
         struct refusal refused;                     /* answer this instead of calling the handler */
         struct body body;
+        struct upload up;
         size_t overhead;                            /* bytes of chunk extensions and trailers */
         /* answer */
         enum answer answer;
         int status;
+        bool fixed;                                 /* a stream with a length; */
+        uint64_t out_left;                          /* of it, not written yet */
         uint64_t started_ms;
         struct buf extra;
         void (*closed)(void *user); void *closed_user;
@@ -102,6 +118,8 @@ struct conn {
         uint64_t deadline;                 /* loop time, ms; 0 = none */
         uint64_t mark;                     /* body bytes or unsent bytes when the deadline was set: progress */
         unsigned pending;                  /* callbacks that still hold this object */
+        struct conn *later;                /* the next one to be pumped soon */
+        bool is_later;
 };
 
 struct compiled_route;
@@ -113,7 +131,8 @@ struct http_server {
         struct compiled_route *routes;
         struct conn *conns;
         size_t n_conns, n_rejected;
-        uv_timer_t sweep, grace;
+        uv_timer_t sweep, grace, soon;
+        struct conn *later;                /* to be pumped by `soon` */
         uint64_t sweep_at;                 /* 0 = not armed */
         bool has_listener, listening, stopping;
         void (*stopped)(void *user); void *stopped_user;
@@ -132,6 +151,7 @@ void conn_start(struct conn *c, struct refusal why);    /* an accepted stream: b
 void conn_pump(struct conn *c);                         /* goes on as far as it can without waiting */
 void conn_close(struct conn *c);
 void conn_unref(struct conn *c);                        /* a callback that counted in `pending` has run */
+int conn_grow(struct conn *c, size_t want);              /* room in c->in; moves what a request's strings point to */
 void conn_expired(struct conn *c);
 void conn_answered(struct conn *c);                     /* the answer is complete in the out buffers */
 void conn_drop_idle(struct conn *c);                    /* at shutdown */
@@ -139,6 +159,7 @@ void conn_drop_idle(struct conn *c);                    /* at shutdown */
 /* server.c */
 void server_deadline(struct conn *c, uint64_t ms);      /* from now; 0 = none */
 void server_forget(struct conn *c);                     /* a connection was freed */
+void server_later(struct conn *c);                      /* conn_pump() from the loop, not from inside the caller */
 const char *server_date(struct http_server *s);
 /* Serves a connected stream socket, which becomes the server's. For tests and the fuzz target. */
 int server_adopt(struct http_server *s, int fd);
@@ -147,7 +168,8 @@ int server_adopt(struct http_server *s, int fd);
 void parser_settings(llhttp_settings_t *ret);
 /* Parses the head in c->in[0..head_len) into c->r; strings are NUL-terminated in place. */
 struct refusal parser_head(struct conn *c);
-/* Feeds body bytes; *ret_used of them belong to this message. 1: message complete, 0: more, < 0: refused (*ret). */
+/* Feeds body bytes; *ret_used of them belong to this message. 1: message complete, 0: more, 2: more, but the handler paused,
+ * < 0: refused (*ret). */
 int parser_body(struct conn *c, const char *p, size_t n, size_t *ret_used, struct refusal *ret);
 int percent_decode(char *p, size_t n, bool plus, size_t *ret_n);     /* in place, NUL-terminated; -EBADMSG (also for %00) */
 
@@ -167,13 +189,25 @@ bool peer_denied(const struct http_server *s, const struct conn *c);
 
 /* body.c */
 void body_init(struct body *b);
-void body_release(struct body *b);
-int body_add(struct body *b, const char *p, size_t n, const struct http_limits *l);
+void body_release(struct body *b, uv_loop_t *loop);      /* big ones are given back by the pool */
+int body_add(struct body *b, const char *p, size_t n, const struct http_limits *l, uint64_t max);
+uint64_t body_limit(const struct http_request *r);
 /* Starts a flush if one is due (`last`: whatever the spool has begun must be whole). True: busy until c is pumped again. */
 bool body_flush(struct conn *c, bool last);
 
+/* upload.c */
+void upload_reset(struct upload *u);
+bool upload_step(struct conn *c);                       /* for conn_pump: true if it went on */
+bool upload_wants(const struct conn *c);                /* body bytes are to be read now */
+void upload_arrived(struct conn *c, const char *p, size_t n);      /* from the server's read buffer */
+void upload_late(struct conn *c, struct refusal why);
+/* Before the head of an answer: unless the body's end is here already, the connection cannot be used again. */
+void upload_settle(struct http_request *r);
+int upload_piece(struct http_request *r, const char *p, size_t n); /* from the parser; its return value is the parser's */
+
 /* response.c */
 void response_refuse(struct conn *c, struct refusal why, bool close);   /* the server's own answer */
+void response_abort(struct http_request *r);            /* the answer was begun and cannot be finished */
 int response_raw(struct conn *c, const char *p, size_t n);
 void response_flush(struct conn *c);
 size_t response_unsent(const struct conn *c);

@@ -363,6 +363,8 @@ static int on_headers_complete(llhttp_t *l) {
 }
 
 static int on_message_complete(llhttp_t *l) {
+        struct conn *c = l->data;
+        c->complete = true;
         return HPE_PAUSED;
 }
 
@@ -373,7 +375,9 @@ static int on_body(llhttp_t *l, const char *p, size_t n) {
                 r->body.len += n;
                 return r->body.len > DISCARD_MAX ? HPE_USER : 0;
         }
-        return body_add(&r->body, p, n, &c->s->cfg.limits) < 0 ? HPE_USER : 0;
+        if (r->up.on)
+                return upload_piece(r, p, n);
+        return body_add(&r->body, p, n, &c->s->cfg.limits, body_limit(r)) < 0 ? HPE_USER : 0;
 }
 
 static int on_overhead(llhttp_t *l, const char *p, size_t n) {
@@ -402,6 +406,8 @@ void parser_settings(llhttp_settings_t *ret) {
 int parser_body(struct conn *c, const char *p, size_t n, size_t *ret_used, struct refusal *ret) {
         llhttp_t *l = &c->parser;
         struct http_request *r = &c->r;
+        if (llhttp_get_errno(l) == HPE_PAUSED)
+                llhttp_resume(l);
         enum llhttp_errno e = llhttp_execute(l, p, n);
         if (e == HPE_OK) {
                 *ret_used = n;
@@ -409,7 +415,7 @@ int parser_body(struct conn *c, const char *p, size_t n, size_t *ret_used, struc
         }
         if (e == HPE_PAUSED) {
                 *ret_used = (size_t)(llhttp_get_error_pos(l) - p);
-                return 1;
+                return c->complete ? 1 : 2;
         }
         *ret_used = n;
         if (r->refused.status && r->body.len > DISCARD_MAX)

@@ -19,10 +19,11 @@ void request_reset(struct http_request *r) {
         r->answer = ANSWER_NONE;
         r->status = 0;
         r->closed = r->drain = NULL;
-        r->want_drain = false;
+        r->want_drain = r->fixed = false;
+        upload_reset(&r->up);
         buf_reset(&r->path);
         buf_reset(&r->extra);
-        body_release(&r->body);
+        body_release(&r->body, r->c->s->loop);
 }
 
 void request_release(struct http_request *r) {

@@ -9,7 +9,9 @@ static const char *status_text(int status) {
         case 200: return "OK";
         case 201: return "Created";
         case 202: return "Accepted";
+        case 101: return "Switching Protocols";
         case 204: return "No Content";
+        case 206: return "Partial Content";
         case 301: return "Moved Permanently";
         case 302: return "Found";
         case 304: return "Not Modified";
@@ -21,18 +23,24 @@ static const char *status_text(int status) {
         case 408: return "Request Timeout";
         case 409: return "Conflict";
         case 410: return "Gone";
+        case 411: return "Length Required";
+        case 412: return "Precondition Failed";
         case 413: return "Content Too Large";
         case 414: return "URI Too Long";
+        case 415: return "Unsupported Media Type";
         case 416: return "Range Not Satisfiable";
         case 417: return "Expectation Failed";
+        case 426: return "Upgrade Required";
         case 422: return "Unprocessable Content";
         case 429: return "Too Many Requests";
         case 431: return "Request Header Fields Too Large";
         case 500: return "Internal Server Error";
         case 501: return "Not Implemented";
+        case 502: return "Bad Gateway";
         case 503: return "Service Unavailable";
         case 504: return "Gateway Timeout";
         case 505: return "HTTP Version Not Supported";
+        case 507: return "Insufficient Storage";
         default: return "Status";
         }
 }
@@ -204,6 +212,7 @@ static bool may_answer(const struct http_request *r) {
 }
 
 static void keep_alive_check(struct http_request *r) {
+        upload_settle(r);
         if (r->c->s->stopping)
                 r->keep_alive = false;
 }
@@ -283,18 +292,29 @@ void http_respond_header(struct http_request *r, const char *name, const char *v
         buf_printf(&r->extra, "%s: %s\r\n", name, value);
 }
 
-void http_stream_start(struct http_request *r, int status, const char *content_type) {
+static void stream_start(struct http_request *r, int status, const char *content_type, int64_t length) {
         if (!may_answer(r))
                 return;
         keep_alive_check(r);
-        if (r->minor == 0)
+        if (r->minor == 0 && length < 0)
                 r->keep_alive = false;  /* its end is the connection's */
-        if (add_head(r, status, content_type, -1, 0) < 0) {
+        if (add_head(r, status, content_type, length, 0) < 0) {
                 conn_close(r->c);
                 return;
         }
+        r->fixed = length >= 0;
+        r->out_left = length >= 0 ? (uint64_t)length : 0;
         r->answer = ANSWER_STREAM;
         response_flush(r->c);
+}
+
+void http_stream_start(struct http_request *r, int status, const char *content_type) {
+        stream_start(r, status, content_type, -1);
+}
+
+void http_stream_start_length(struct http_request *r, int status, const char *content_type, uint64_t length) {
+        ASSERT(length <= INT64_MAX);
+        stream_start(r, status, content_type, (int64_t)length);
 }
 
 int http_stream_write(struct http_request *r, const char *p, size_t n) {
@@ -303,7 +323,7 @@ int http_stream_write(struct http_request *r, const char *p, size_t n) {
         if (c->state == CONN_CLOSED)
                 return -EPIPE;
         ASSERT(r->answer == ANSWER_STREAM);
-        if (n > HTTP_STREAM_WRITE_MAX)
+        if (n > HTTP_STREAM_WRITE_MAX || (r->fixed && n > r->out_left))
                 return -EMSGSIZE;
         if (n == 0 || r->head_only)
                 return 0;
@@ -311,16 +331,34 @@ int http_stream_write(struct http_request *r, const char *p, size_t n) {
                 r->want_drain = true;
                 return -EAGAIN;
         }
+        bool chunked = r->minor == 1 && !r->fixed;
         int e = buf_reserve(&c->out, n + sizeof size + 2);
         if (e < 0)
                 return e;
-        if (r->minor == 1)
+        if (chunked)
                 buf_add(&c->out, size, (size_t)snprintf(size, sizeof size, "%zx\r\n", n));
         buf_add(&c->out, p, n);
-        if (r->minor == 1)
+        if (chunked)
                 buf_add(&c->out, "\r\n", 2);
+        if (r->fixed)
+                r->out_left -= n;
         response_flush(c);
         return c->state == CONN_CLOSED ? -EPIPE : 0;
+}
+
+void response_abort(struct http_request *r) {
+        struct http_server *s = r->c->s;
+        r->answer = ANSWER_DONE;
+        if (s->cfg.log)
+                s->cfg.log(r, r->status, uv_now(s->loop) - r->started_ms, s->cfg.user);
+        conn_close(r->c);
+}
+
+void http_stream_abort(struct http_request *r) {
+        if (r->c->state == CONN_CLOSED)
+                return;
+        ASSERT(r->answer == ANSWER_STREAM);
+        response_abort(r);
 }
 
 void http_stream_end(struct http_request *r) {
@@ -328,7 +366,11 @@ void http_stream_end(struct http_request *r) {
                 return;
         ASSERT(r->answer == ANSWER_STREAM);
         int e = 0;
-        if (r->minor == 1 && !r->head_only)
+        if (r->fixed && r->out_left > 0 && !r->head_only) {
+                response_abort(r);
+                return;
+        }
+        if (r->minor == 1 && !r->fixed && !r->head_only)
                 e = buf_add(&r->c->out, "0\r\n\r\n", 5);
         finish(r, e);
 }

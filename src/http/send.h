@@ -1,9 +1,9 @@
 /* Answers whose bytes come from a descriptor: constant memory, no faster than the peer reads. They use http_on_close() and
- * http_on_drain() of the request. Descriptors become this module's, and are closed in every case. */
+ * http_on_drain() of the request. `done` may be called inside the function that was given it. Descriptors become this module's, and are closed in every case. */
 #pragma once
 #include "http/server.h"
 
-#define HTTP_SEND_PIECE (64 * 1024)    /* bytes held for one answer, beside HTTP_STREAM_HIGH_WATER on their way to the socket */
+#define HTTP_SEND_PIECE (64 * 1024)    /* bytes held for one answer, beside what is on its way to the socket */
 
 /* What the client asked for of `size` bytes. 0: all; 1: a part; -ERANGE: nothing that exists (416). What is not one range of bytes,
  * or depends on a validator (If-Range), is all, as RFC 9110 lets a server decide. The caller that answers 206 itself (a pipe that

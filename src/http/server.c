@@ -65,6 +65,29 @@ static void sweep(uv_timer_t *t) {
                 arm_sweep(s, first);
 }
 
+static void soon(uv_timer_t *t) {
+        struct http_server *s = t->data;
+        struct conn *c = s->later, *next;
+        for (s->later = NULL; c; c = next) {
+                next = c->later;
+                c->is_later = false;
+                conn_pump(c);
+                conn_unref(c);
+        }
+}
+
+void server_later(struct conn *c) {
+        struct http_server *s = c->s;
+        if (c->is_later || c->state == CONN_CLOSED)
+                return;
+        c->is_later = true;
+        c->pending++;
+        c->later = s->later;
+        if (!s->later)
+                uv_timer_start(&s->soon, soon, 0, 0);
+        s->later = c;
+}
+
 const char *server_date(struct http_server *s) {
         uint64_t second = uv_now(s->loop) / MS_PER_S + 1;
         if (second != s->date_s) {
@@ -101,7 +124,7 @@ static void handle_closed(uv_handle_t *h) {
 }
 
 static void close_timers(struct http_server *s) {
-        uv_timer_t *timers[] = { &s->sweep, &s->grace };
+        uv_timer_t *timers[] = { &s->sweep, &s->grace, &s->soon };
         for (size_t i = 0; i < ARRAY_SIZE(timers); i++)
                 if (!uv_is_closing((uv_handle_t *)timers[i]))
                         uv_close((uv_handle_t *)timers[i], handle_closed);
@@ -302,8 +325,9 @@ int http_server_start(uv_loop_t *loop, const struct http_config *cfg, struct htt
         signal(SIGPIPE, SIG_IGN);
         uv_timer_init(loop, &s->sweep);
         uv_timer_init(loop, &s->grace);
-        s->sweep.data = s->grace.data = s;
-        s->handles += 2;
+        uv_timer_init(loop, &s->soon);
+        s->sweep.data = s->grace.data = s->soon.data = s;
+        s->handles += 3;
         int r = start(s, cfg, e);
         if (r < 0) {
                 http_server_stop(s, 0, NULL, NULL);
