@@ -9,15 +9,16 @@ import sys
 
 MAY_USE = {
     "base": set(),
-    "sandbox": {"base", "helper"},
-    "store": {"base", "sandbox"},
+    "egress": {"base"},
+    "sandbox": {"base", "egress", "helper"},
+    "store": {"base", "egress", "sandbox"},
     "fleet": {"base", "store"},
-    "score": {"base", "sandbox", "store"},
-    "session": {"base", "sandbox", "store"},
-    "rlm": {"base", "sandbox", "store", "fleet"},
+    "score": {"base", "egress", "sandbox", "store"},
+    "session": {"base", "egress", "sandbox", "store"},
+    "rlm": {"base", "egress", "sandbox", "store", "fleet"},
     "http": {"base"},
-    "engine": {"base", "sandbox", "store", "fleet", "score", "session", "rlm"},
-    "api": {"base", "sandbox", "store", "fleet", "score", "session", "rlm", "engine", "http"},
+    "engine": {"base", "egress", "sandbox", "store", "fleet", "score", "session", "rlm"},
+    "api": {"base", "egress", "sandbox", "store", "fleet", "score", "session", "rlm", "engine", "http"},
     # The static helper links the pure parts of scoring (patches) into a program of its own.
     "helper": {"base", "sandbox", "score"},
 }

@@ -25,7 +25,6 @@
 #pragma once
 #include <uv.h>
 
-#include "base/json.h"
 #include "egress/rules.h"
 
 #define EGRESS_RESOLVER "198.18.0.1"           /* what /etc/resolv.conf says inside; nameserver and proxy */
@@ -41,6 +40,7 @@
 #define EGRESS_LOG_MAX 128                     /* entries of the deny log */
 #define EGRESS_OPERATOR_MAX 64                 /* ranges and names in each of the operator's lists */
 
+struct json_writer;        /* base/json.h */
 struct egress;             /* the daemon's */
 struct egress_net;         /* one sandbox's */
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "egress/internal.h"
 
 static const char *const reasons[] = {

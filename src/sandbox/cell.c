@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "egress/egress.h"
 #include "sandbox/child.h"
 #include "sandbox/facilities.h"
 #include "sandbox/mounts.h"
@@ -372,11 +373,8 @@ static int make_group(struct build *b) {
         return 0;
 }
 
-static int write_resolv_conf(struct build *b) {
-        _cleanup_buf_ struct buf text = BUF_INIT(65536);
-        int r = network_resolv_conf(b->sp->network, &text);
-        if (r == 0)
-                r = make_target(b, "etc");
+static int write_resolv_conf(struct build *b, const struct buf *text) {
+        int r = make_target(b, "etc");
         _cleanup_close_ int etc = r < 0 ? -1 : fs_open_beneath(b->cell->plane[PLANE_ROOT], "etc", O_RDONLY | O_DIRECTORY, 0);
         if (etc < 0)
                 return r < 0 ? r : etc;
@@ -384,8 +382,24 @@ static int write_resolv_conf(struct build *b) {
         _cleanup_close_ int fd = fs_open_beneath(etc, "resolv.conf", O_WRONLY | O_CREAT | O_EXCL, 0644);
         if (fd < 0)
                 return fd;
-        r = fs_write_all(fd, buf_str(&text), text.len);
+        r = fs_write_all(fd, buf_str(text), text->len);
         return r == 0 && fchown(fd, b->cell->seat->base, b->cell->seat->base) < 0 ? -errno : r;
+}
+
+/* No way out, but to the daemon. */
+static int make_caught(struct build *b) {
+        _cleanup_buf_ struct buf text = BUF_INIT(256);
+        int r = facility_ok(FACILITY_SK_LOOKUP) ? catch_open(b->cell->net_ns, &b->cell->catch, &b->f->error)
+                                                : error_say(&b->f->error, -EOPNOTSUPP, "this kernel cannot lead connections to the daemon (see brig doctor: sk-lookup)");
+        if (r == 0)
+                r = buf_adds(&text, "nameserver " EGRESS_RESOLVER "\n");
+        if (r == 0)
+                r = write_resolv_conf(b, &text);
+        if (r < 0)
+                b->f->step = "open the network";
+        if (r < 0 && !b->f->error.code)
+                error_set(&b->f->error, r, "write /etc/resolv.conf");
+        return r;
 }
 
 static int make_network(struct build *b) {
@@ -396,6 +410,8 @@ static int make_network(struct build *b) {
         int r = c->net_ns >= 0 ? 0 : netns_take(sp->net_pool, &c->net_ns, &b->f->error);
         if (r < 0)
                 return fault_set(b->f, "make the network namespace", r);
+        if (c->spec.network == NETWORK_ALLOW)
+                return make_caught(b);
         if (c->spec.network != NETWORK_OPEN)
                 return 0;
         if (!sp->network) {
@@ -405,8 +421,11 @@ static int make_network(struct build *b) {
         if (r == 0)
                 r = network_attach(sp->network, c->net_ns, &c->link, &b->f->error);
         if (r == 0) {
+                _cleanup_buf_ struct buf text = BUF_INIT(65536);
                 c->linked = true;
-                r = write_resolv_conf(b);
+                r = network_resolv_conf(sp->network, &text);
+                if (r == 0)
+                        r = write_resolv_conf(b, &text);
         }
         if (r < 0)
                 b->f->step = "open the network";

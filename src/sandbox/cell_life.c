@@ -12,6 +12,7 @@ struct cell *cell_new(void) {
         if (!c)
                 return NULL;
         c->init_group = c->spare_group = c->net_ns = c->upper = c->unmount_wd = c->init_pidfd = c->control.fd = c->oom.fd = -1;
+        c->catch = (struct catch){ -1, -1, -1 };
         for (int p = 0; p < PLANE_MAX; p++)
                 c->plane[p] = c->base[p] = -1;
         c->usage = (struct sandbox_usage){ -1, -1, -1, -1, -1 };
@@ -105,6 +106,7 @@ void cell_free(struct spawn *sp, struct cell *c) {
                 watch_stop(sp, &c->control);
                 fd_close(c->control.fd);
         }
+        catch_close(&c->catch);
         fd_close(c->init_pidfd);
         fd_close(c->init_group);
         fd_close(c->spare_group);

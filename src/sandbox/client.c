@@ -253,6 +253,7 @@ void spawner_on_lost(struct spawner *sp, void (*lost)(void *user), void *user) {
         sp->lost_user = user;
 }
 
+void spawner_set_egress(struct spawner *sp, struct egress *eg) { sp->egress = eg; }
 const char *spawner_image_digest(const struct spawner *sp) { return sp->fingerprint; }
 pid_t spawner_pid(const struct spawner *sp) { return sp->pid; }
 const char *spawner_describe(const struct spawner *sp) { return sp->description; }

@@ -14,6 +14,7 @@ struct spawner {
         uv_process_t *unused;
         pid_t pid;
         int pidfd;
+        struct egress *egress;
         char fingerprint[65];
         char description[256];
         void (*lost)(void *user); void *lost_user;
@@ -47,6 +48,8 @@ struct sandbox {
         bool destroy_wanted;
         struct sandbox_callbacks cb; void *user;
         struct sandbox_limits limits;
+        struct egress_rules *allow;        /* until it is created; NETWORK_ALLOW */
+        struct egress_net *egress;
         struct sandbox_exec *execs;        /* list */
         struct sandbox_exec *first;        /* direct */
         void (*killed)(struct sandbox *s, void *user); void *killed_user;

@@ -14,7 +14,7 @@ static const char *const facility_names[] = {
         [FACILITY_SECCOMP] = "seccomp", [FACILITY_LANDLOCK] = "landlock", [FACILITY_CGROUP] = "cgroup",
         [FACILITY_CGROUP_KILL] = "cgroup-kill", [FACILITY_MEMORY_PEAK] = "memory-peak", [FACILITY_PIDS_PEAK] = "pids-peak",
         [FACILITY_SWAP_LIMIT] = "swap-limit", [FACILITY_CPU_QUOTA] = "cpu-quota", [FACILITY_NET_NS] = "net-ns",
-        [FACILITY_VETH] = "veth", [FACILITY_NFT] = "nft", [FACILITY_SYS_RESOURCE] = "sys-resource",
+        [FACILITY_VETH] = "veth", [FACILITY_NFT] = "nft", [FACILITY_SK_LOOKUP] = "sk-lookup", [FACILITY_SYS_RESOURCE] = "sys-resource",
 };
 STRING_TABLE(facility, facility_names, FACILITY_MAX);
 
@@ -45,6 +45,7 @@ static const struct { bool required; const char *loss; } facts[] = {
         [FACILITY_NET_NS] = { true, "sandboxes cannot be kept off the network" },
         [FACILITY_VETH] = { false, "network \"open\" is refused" },
         [FACILITY_NFT] = { false, "network \"open\" is refused" },
+        [FACILITY_SK_LOOKUP] = { false, "network \"allow\" is refused" },
         [FACILITY_SYS_RESOURCE] = { false, "limits such as open files stop at the present hard limits" },
 };
 _Static_assert(ARRAY_SIZE(facts) == FACILITY_MAX, "a facility without its facts");

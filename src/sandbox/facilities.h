@@ -39,6 +39,7 @@ enum facility {
         FACILITY_NET_NS,
         FACILITY_VETH,
         FACILITY_NFT,               /* the nft program, and tables with NAT in the kernel */
+        FACILITY_SK_LOOKUP,         /* programs that say which socket a connection is for */
         FACILITY_SYS_RESOURCE,      /* root may raise hard limits */
         FACILITY_MAX,
 };

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "sandbox/cgroup_backend.h"
 #include "sandbox/facilities_probe.h"
+#include "sandbox/catch.h"
 #include "sandbox/netlink.h"
 
 /* ---- cgroups ---- */
@@ -156,6 +157,7 @@ void facilities_probe_network(struct facilities *f) {
                 facility_tried(f, FACILITY_NFT, r, "unshare the network");
                 return;
         }
+        facility_tried(f, FACILITY_SK_LOOKUP, catch_probe(), "load a program of the type sk_lookup");
         struct netlink *nl = NULL;
         r = netlink_open(&nl);
         if (r == 0)

@@ -5,7 +5,7 @@
 static const char *const limit_names[] = { "oom", "pids_limit", "disk_limit", "output_limit", "timeout" };
 STRING_TABLE(limit_kind, limit_names, LIMIT_KIND_MAX)
 
-static const char *const network_names[] = { "none", "open", "host" };
+static const char *const network_names[] = { "none", "open", "host", "allow" };
 STRING_TABLE(sandbox_network, network_names, NETWORK_MAX)
 
 void sandbox_limits_default(struct sandbox_limits *ret) {

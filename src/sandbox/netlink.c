@@ -2,6 +2,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -159,5 +160,34 @@ int netlink_default_route(struct netlink *nl, int index, uint32_t gateway) {
         request_init(&r, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &info, sizeof info);
         attr_add(&r, RTA_GATEWAY, &gateway, sizeof gateway);
         attr_add(&r, RTA_OIF, &index, sizeof index);
+        return transact(nl, &r, NULL, 0);
+}
+
+static void local_route(struct request *r, uint8_t family, const int *index) {
+        struct rtmsg info = {
+                .rtm_family = family, .rtm_table = RT_TABLE_LOCAL, .rtm_protocol = RTPROT_STATIC, .rtm_scope = RT_SCOPE_HOST, .rtm_type = RTN_LOCAL,
+        };
+        request_init(r, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &info, sizeof info);
+        attr_add(r, RTA_OIF, index, sizeof *index);
+}
+
+int netlink_all_local(struct netlink *nl, int index, uint32_t source) {
+        struct request r;
+        local_route(&r, AF_INET, &index);
+        attr_add(&r, RTA_PREFSRC, &source, sizeof source);
+        return transact(nl, &r, NULL, 0);
+}
+
+int netlink_all_local6(struct netlink *nl, int index) {
+        struct request r;
+        local_route(&r, AF_INET6, &index);
+        return transact(nl, &r, NULL, 0);
+}
+
+int netlink_address6_add(struct netlink *nl, int index, const struct in6_addr *address) {
+        struct request r;
+        struct ifaddrmsg info = { .ifa_family = AF_INET6, .ifa_prefixlen = 128, .ifa_flags = IFA_F_NODAD, .ifa_scope = RT_SCOPE_UNIVERSE, .ifa_index = (uint32_t)index };
+        request_init(&r, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &info, sizeof info);
+        attr_add(&r, IFA_LOCAL, address, sizeof *address);
         return transact(nl, &r, NULL, 0);
 }

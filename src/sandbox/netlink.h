@@ -24,3 +24,8 @@ int netlink_link_delete(struct netlink *nl, int index);
 int netlink_address_add(struct netlink *nl, int index, uint32_t address, uint32_t peer);
 /* Default route by way of `gateway`, which need not be on any subnet of the link. */
 int netlink_default_route(struct netlink *nl, int index, uint32_t gateway);
+/* Every address is one of this namespace's own, by way of `index` (loopback); connections to them come from `source`. */
+int netlink_all_local(struct netlink *nl, int index, uint32_t source);
+struct in6_addr;
+int netlink_address6_add(struct netlink *nl, int index, const struct in6_addr *address);
+int netlink_all_local6(struct netlink *nl, int index);

@@ -19,11 +19,18 @@ static void finish_gone(struct sandbox *s) {
                 s->killed(s, s->killed_user);
                 s->killed = NULL;
         }
+        if (s->egress) {
+                egress_net_stop(s->egress);
+                s->end.has_network = true;
+                s->end.network = *egress_net_counters(s->egress);
+        }
         client_ref_drop(s->spawner, s->ref);
         *s->prev = s->next;
         if (s->next)
                 s->next->prev = s->prev;
         s->cb.gone(s, &s->end, s->user);
+        egress_net_close(TAKE_PTR(s->egress));
+        s->allow = egress_rules_unref(s->allow);
         uv_timer_stop(&s->wall);
         uv_close((uv_handle_t *)&s->wall, on_wall_closed);
 }
@@ -65,8 +72,23 @@ static void on_failed(struct sandbox *s, struct message *m) {
                 finish_gone(s);
 }
 
+/* Its sockets came with the word that it is there: nobody inside has waited for an answer yet. */
+static int open_egress(struct sandbox *s, struct message *m, struct error *e) {
+        if (m->n_fds != 2)
+                return error_set(e, -EPROTO, "open the network of a sandbox");
+        return egress_net_open(s->spawner->egress, TAKE_FD(m->fds[0]), TAKE_FD(m->fds[1]), s->allow, &s->egress, e);
+}
+
 static void on_created(struct sandbox *s, struct message *m) {
         s->handle = m->handle;
+        struct error e = { 0 };
+        if (s->allow && open_egress(s, m, &e) < 0) {
+                s->state = SANDBOX_FAILED;
+                if (s->cb.failed)
+                        s->cb.failed(s, "open the network", &e, s->user);
+                client_send(s->spawner, REQ_DESTROY, 0, s->handle, NULL, NULL, 0);
+                return;
+        }
         s->state = SANDBOX_READY;
         s->started_ms = now_ms();
         metrics_observe(METRIC_CREATE, (double)(now_ns() - s->asked_ns) / (double)NS_PER_S);
@@ -143,6 +165,8 @@ static int create(struct spawner *sp, const struct sandbox_spec *spec, const str
                   const struct sandbox_callbacks *cb, void *user, struct sandbox **ret, struct sandbox_exec **ret_exec, struct error *e) {
         int fds[MESSAGE_FDS_MAX], r = sandbox_spec_check(spec, e);
         size_t n_fds = 0;
+        if (r == 0 && spec->network == NETWORK_ALLOW && (!sp->egress || !spec->allow))
+                r = error_say(e, -EOPNOTSUPP, "the network \"allow\" is not there");
         if (r < 0)
                 return r;
         struct sandbox *s = calloc(1, sizeof *s);
@@ -171,6 +195,7 @@ static int create(struct spawner *sp, const struct sandbox_spec *spec, const str
         if (x)
                 exec_request_sent(x);
         s->first = x;
+        s->allow = spec->network == NETWORK_ALLOW ? egress_rules_ref(spec->allow) : NULL;
         s->next = sp->sandboxes;
         s->prev = &sp->sandboxes;
         if (s->next)
@@ -201,8 +226,12 @@ void sandbox_destroy(struct sandbox *s) {
                 return;        /* CREATING: when it is created; FAILED: it goes by itself */
         s->state = SANDBOX_DESTROYING;
         uv_timer_stop(&s->wall);
+        if (s->egress)
+                egress_net_stop(s->egress);
         client_send(s->spawner, REQ_DESTROY, 0, s->handle, NULL, NULL, 0);
 }
+
+struct egress_net *sandbox_egress(struct sandbox *s) { return s->egress; }
 
 int sandbox_kill_all(struct sandbox *s, void (*done)(struct sandbox *s, void *user), void *user) {
         if (s->state != SANDBOX_READY)

@@ -21,6 +21,7 @@
 #include <uv.h>
 
 #include "base/error.h"
+#include "egress/egress.h"
 
 struct spawner;
 struct sandbox;
@@ -59,8 +60,12 @@ enum sandbox_profile {
         PROFILE_FETCH,     /* Brig's own git, in the host's network namespace; spawner accepts it with a mirror mount only */
         PROFILE_MAX,
 };
-enum sandbox_network { NETWORK_NONE, NETWORK_OPEN, NETWORK_HOST /* PROFILE_FETCH only */, NETWORK_MAX };
-STRING_TABLE_DECLARE(sandbox_network); /* "none", "open", "host" */
+enum sandbox_network {
+        NETWORK_NONE, NETWORK_OPEN, NETWORK_HOST /* PROFILE_FETCH only */,
+        NETWORK_ALLOW,     /* what spec.allow lists, through the daemon: see egress/egress.h and sandbox_egress */
+        NETWORK_MAX,
+};
+STRING_TABLE_DECLARE(sandbox_network); /* "none", "open", "host", "allow" */
 
 enum sandbox_upper { UPPER_TMPFS, UPPER_DISK /* sparse ext4 image */, UPPER_LAYER /* an image that may become a layer */, UPPER_MAX };
 
@@ -95,6 +100,7 @@ struct sandbox_spec {
         enum sandbox_upper upper;
         const char *upper_layer;   /* UPPER_LAYER: id of the layer being made */
         enum sandbox_network network;
+        struct egress_rules *allow;        /* NETWORK_ALLOW: what may be reached; the sandbox takes a reference of its own */
         struct sandbox_limits limits;
         const struct sandbox_mount *mounts; size_t n_mounts;
         const struct sandbox_file *files; size_t n_files;
@@ -108,6 +114,8 @@ int sandbox_cap_parse(const char *name, uint64_t *ret);
 struct sandbox_end {
         struct sandbox_usage usage;
         bool hit[LIMIT_KIND_MAX];  /* limits that fired, from the kernel's own counters (OUTPUT, WALL: from ours) */
+        bool has_network;          /* NETWORK_ALLOW */
+        struct egress_counters network;
 };
 
 struct sandbox_callbacks {
@@ -133,7 +141,9 @@ int sandbox_create_direct(struct spawner *sp, const struct sandbox_spec *spec, c
 void sandbox_destroy(struct sandbox *s);
 /* Kills every process but the init, and waits until they are gone: `done` runs when only the init is left. */
 int sandbox_kill_all(struct sandbox *s, void (*done)(struct sandbox *s, void *user), void *user);
-/* The same, but what `spare` (an exec that has started) and its children run lives on. -EOPNOTSUPP where execs have no control groups of their own. */
+/* NETWORK_ALLOW, from `ready` until `gone` has returned: rules, counters and deny log; else NULL. Rules may be changed at any time. */
+struct egress_net *sandbox_egress(struct sandbox *s);
+/* As sandbox_kill_all, but what `spare` (an exec that has started) and its children run lives on. -EOPNOTSUPP where execs have no control groups of their own. */
 int sandbox_kill_others(struct sandbox *s, struct sandbox_exec *spare, void (*done)(struct sandbox *s, void *user), void *user);
 
 /* Stops every process of its execs where it stands, and lets them go on. While frozen, helpers run, other execs fail with
@@ -252,6 +262,8 @@ int spawner_start(uv_loop_t *loop, const struct spawner_config *cfg, struct spaw
 /* Fingerprint of the host image: 64 hex digits. */
 const char *spawner_image_digest(const struct spawner *sp);
 #define SPAWNER_LOST_S 20     /* once the daemon is gone it removes what it has, and ends within this time whatever happens */
+/* Who carries connections of sandboxes with NETWORK_ALLOW; without, they are refused (-EOPNOTSUPP). Must outlive every sandbox. */
+void spawner_set_egress(struct spawner *sp, struct egress *eg);
 pid_t spawner_pid(const struct spawner *sp);
 const char *spawner_describe(const struct spawner *sp);     /* one line for the log: cgroup backend and controllers */
 /* `lost` runs once if the spawner dies: every sandbox is gone with it; the daemon records and exits. */

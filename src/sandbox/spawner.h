@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "sandbox/catch.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/confine.h"
 #include "sandbox/layer_image.h"
@@ -65,6 +66,7 @@ struct cell {
         struct watch oom;
         int net_ns;
         struct network_link link; bool linked;
+        struct catch catch;                /* network `allow`: tcp and udp until the daemon has them */
         int upper;                         /* root of the upper's file system; a detached mount */
         int plane[PLANE_MAX];              /* overlays on a tmpfs: kept until the rest is gone, see sweeper.c; or -1 */
         bool sweeping;                     /* the sweeper has them, and will say when they are closed */

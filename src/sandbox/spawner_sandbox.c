@@ -161,7 +161,10 @@ static void cell_continue(struct spawn *sp, struct cell *c) {
         c->state = CELL_READY;
         message_close_fds(c->request);
         watch_ready(sp, c);
-        spawner_send(sp, EV_CREATED, c->ref, c->handle, NULL, NULL, 0);
+        const int sockets[] = { c->catch.tcp, c->catch.udp };
+        spawner_send(sp, EV_CREATED, c->ref, c->handle, NULL, sockets, sockets[0] >= 0 ? 2 : 0);
+        c->catch.tcp = fd_close(c->catch.tcp);
+        c->catch.udp = fd_close(c->catch.udp);
         if (c->direct)
                 r = direct_proc(sp, c, &f);
         if (r < 0)
@@ -301,6 +304,7 @@ static bool cell_cleared(struct spawn *sp, struct cell *c) {
                 cell_drop_upper(sp, c);
         if (!kept || c->linked)
                 c->net_ns = fd_close(c->net_ns);
+        catch_close(&c->catch);
         c->init_pidfd = fd_close(c->init_pidfd);
         if (still_mounted(sp, c))
                 return false;

@@ -210,6 +210,8 @@ int sandbox_spec_check(const struct sandbox_spec *s, struct error *e) {
                 return bad(e, "cap_drop");
         if (s->hostname && !name_ok(s->hostname, 63, "-.", false))
                 return bad(e, "hostname");
+        if (s->allow && s->network != NETWORK_ALLOW)
+                return bad(e, "allow");
         int r = check_limits(&s->limits, e);
         return r < 0 ? r : check_lists(s, e);
 }
