@@ -18,30 +18,8 @@
 #include "sandbox/spec.h"
 
 #define SHM_MAX (1ull << 40)
-
-/* ---- checking ---- */
-
-/* Is `path` a directory image that the operator allows? Opened from the root's descriptor, so what is checked is what is used. */
-static int open_image(struct spawn *sp, const char *path, int *ret_fd) {
-        for (size_t i = 0; i < sp->n_image_roots; i++) {
-                const char *root = sp->image_root[i];
-                size_t n = strlen(root);
-                if (strncmp(path, root, n) != 0 || (path[n] != '/' && path[n] != 0))
-                        continue;
-                _cleanup_close_ int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-                if (dir < 0)
-                        return -errno;
-                const char *below = path + n;
-                while (*below == '/')
-                        below++;
-                int fd = fs_open_beneath(dir, *below ? below : ".", O_PATH | O_DIRECTORY, 0);
-                if (fd < 0)
-                        return fd;
-                *ret_fd = fd;
-                return 0;
-        }
-        return -EPERM;
-}
+#define LOWER_ATTRS (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV)
+#define INNER_ATTRS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
 /* ---- planes ---- */
 
@@ -51,7 +29,7 @@ struct build {
         struct fault *f;
         int image;                         /* directory image, or -1: the host's */
         int lower[PLANE_MAX][OVERLAY_LOWERS_MAX]; size_t n_lowers[PLANE_MAX];
-        int own[CHILD_MOUNTS_MAX * 2]; size_t n_own;   /* closed when the build is over */
+        int own[CHILD_MOUNTS_MAX * 2 + PLANE_MAX * OVERLAY_LOWERS_MAX]; size_t n_own;   /* closed when the build is over */
         struct child_first child;
 };
 
@@ -70,13 +48,13 @@ static int add_mount(struct build *b, int fd, const char *target) {
         return 0;
 }
 
-#define LOWER_ATTRS (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV)
-#define INNER_ATTRS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+static bool is_scratch(const struct build *b) { return strcmp(b->cell->spec.image, IMAGE_SCRATCH) == 0; }
 
 static int image_lower(struct build *b, enum plane p) {
         struct seat *s = b->cell->seat;
         if (b->image >= 0)
-                return p == PLANE_ROOT ? own(b, mount_clone(b->image, "", LOWER_ATTRS, s->user_ns)) : -ENOENT;
+                /* What is empty belongs to nobody, and tmpfs cannot be id-mapped before Linux 6.3. */
+                return p == PLANE_ROOT ? own(b, mount_clone(b->image, "", LOWER_ATTRS, is_scratch(b) ? -1 : s->user_ns)) : -ENOENT;
         if (b->sp->host_lower[p] < 0)
                 return -ENOENT;
         if (s->lower[p] < 0) {
@@ -110,7 +88,7 @@ static int collect_lowers(struct build *b) {
         size_t n = 0;
         while (layers && layers[n])
                 n++;
-        for (int p = 0; p < PLANE_MAX; p++) {
+        for (int p = 0; p < (b->image < 0 ? PLANE_MAX : PLANE_ROOT + 1); p++) {
                 for (size_t i = n; i-- > 0;) {
                         int fd = layer_lower(b, layers[i], (enum plane)p);
                         if (fd == -ENOENT)
@@ -153,7 +131,7 @@ int cell_base(struct spawn *sp, struct cell *c) {
         if (!b)
                 return -ENOMEM;
         *b = (struct build){ .sp = sp, .cell = c, .f = &f, .image = -1 };
-        int r = strcmp(c->spec.image, IMAGE_HOST) == 0 ? 0 : open_image(sp, c->spec.image, &b->image);
+        int r = cell_open_base(sp, c->spec.image, &b->image);
         if (r == 0)
                 r = collect_lowers(b);
         for (int p = 0; p < PLANE_MAX && r == 0; p++)
@@ -213,6 +191,9 @@ static int make_planes(struct build *b) {
 
 /* ---- what else is mounted ---- */
 
+#define DEFAULT_HOSTNAME "brig"
+static const char *host_name(const struct cell *c) { return c->spec.hostname ? c->spec.hostname : DEFAULT_HOSTNAME; }
+
 /* Makes the directories of `target` in the new root, never through a link. Owned by root inside. */
 static int make_target(struct build *b, const char *target) {
         char path[4096];
@@ -269,8 +250,8 @@ static int add_inner(struct build *b) {
         }
         if (r == 0)
                 r = add_mount(b, shm, "dev/shm");
-        for (const char *const *t = (const char *const[]){ "proc", "dev", "sys", NULL }; *t && r == 0 && b->image >= 0; t++)
-                r = make_target(b, *t);
+        if (r == 0 && b->image >= 0)
+                r = cell_fill_image(c->plane[PLANE_ROOT], c->seat->base, &c->spec, host_name(c));
         return r < 0 ? fault_set(b->f, "attach inner file systems", r) : 0;
 }
 
@@ -453,9 +434,6 @@ int cell_take_seat(struct spawn *sp, struct cell *c, struct fault *f) {
         return r;
 }
 
-#define DEFAULT_HOSTNAME "brig"
-static const char *host_name(const struct cell *c) { return c->spec.hostname ? c->spec.hostname : DEFAULT_HOSTNAME; }
-
 static int make_upper(struct build *b) {
         struct cell *c = b->cell;
         if (c->upper < 0)              /* else an image, mounted by a job */
@@ -597,12 +575,9 @@ int cell_build(struct spawn *sp, struct cell *c, struct fault *f) {
         struct build *b = build_new(sp, c, f);
         if (!b)
                 return f->error.code;
-        int r = 0;
-        if (strcmp(c->spec.image, IMAGE_HOST) != 0) {
-                r = open_image(sp, c->spec.image, &b->image);
-                if (r < 0)
-                        fault_set(f, SANDBOX_STEP_IMAGE, r);
-        }
+        int r = cell_open_base(sp, c->spec.image, &b->image);
+        if (r < 0)
+                fault_set(f, SANDBOX_STEP_IMAGE, r);
         if (c->parked) {
                 r = run_steps(b, claimed, ARRAY_SIZE(claimed), r);
         } else {

@@ -429,6 +429,13 @@ static int open_helper_fds(struct child_join *c, struct exec_request *x) {
         for (int p = 0; c->base && p < PLANE_MAX; p++)
                 if (c->base[p] >= 0)
                         x->fds[x->n_fds++] = (struct exec_fd){ c->base[p], target[p] };
+        for (int p = 0; c->upper >= 0 && p < PLANE_MAX; p++) {
+                int fd = openat(c->upper, plane_dir[p], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                if (fd < 0 && errno != ENOENT)
+                        return -errno;
+                if (fd >= 0)
+                        x->fds[x->n_fds++] = (struct exec_fd){ fd, HELPER_UPPER_FD + p };
+        }
         return 0;
 }
 

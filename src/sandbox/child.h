@@ -61,6 +61,7 @@ struct child_join {
         bool helper;               /* a PID and a network namespace of its own; root and base at fixed descriptors */
         int net_ns;                /* helper: an empty one */
         const int *base;           /* helper: lowers of each plane, -1 without; NULL for others */
+        int upper;                 /* helper: file system that holds the planes' uppers, -1 = not asked for */
         struct child_exec exec;
         struct child_report *report;
 };

@@ -189,6 +189,14 @@ static int try_detached_source(void) {
         return mount("overlay", SCRATCH "/m", "overlay", 0, options) < 0 ? -errno : 0;
 }
 
+/* Since 6.8. */
+static int try_overlay_append(void) {
+        _cleanup_close_ int fs = (int)syscall(SYS_fsopen, "overlay", 1u);
+        if (fs < 0 || syscall(SYS_fsconfig, fs, 1 /* FSCONFIG_SET_STRING */, "lowerdir+", "/usr", 0) < 0)
+                return -errno;
+        return 0;
+}
+
 static int try_proc_pidns(void) {
         _cleanup_close_ int fs = (int)syscall(SYS_fsopen, "proc", 1u), ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
         if (fs < 0 || ns < 0 || syscall(SYS_fsconfig, fs, 5 /* FSCONFIG_SET_FD */, "pidns", NULL, ns) < 0)
@@ -203,6 +211,7 @@ void facilities_probe_mounts(struct facilities *f) {
                 facility_tried(f, FACILITY_IDMAP_MOUNT, r, "unshare the mounts");
                 facility_tried(f, FACILITY_OVERLAY_IDMAP, r, "unshare the mounts");
                 facility_tried(f, FACILITY_DETACHED_SOURCE, r, "unshare the mounts");
+                facility_tried(f, FACILITY_OVERLAY_APPEND, r, "unshare the mounts");
                 facility_tried(f, FACILITY_PROC_PIDNS, r, "unshare the mounts");
                 return;
         }
@@ -213,5 +222,6 @@ void facilities_probe_mounts(struct facilities *f) {
         facility_tried(f, FACILITY_IDMAP_MOUNT, r, "mount_setattr on /usr");
         facility_tried(f, FACILITY_OVERLAY_IDMAP, r < 0 ? r : try_overlay(lower), "overlay over it");
         facility_tried(f, FACILITY_DETACHED_SOURCE, try_detached_source(), "clone of, and overlay over, a detached mount");
+        facility_tried(f, FACILITY_OVERLAY_APPEND, try_overlay_append(), "fsconfig lowerdir+");
         facility_tried(f, FACILITY_PROC_PIDNS, try_proc_pidns(), "fsconfig pidns");
 }

@@ -3,7 +3,7 @@
 
 #include "sandbox/layer_manifest.h"
 
-static const char *const layer_kind_names[LAYER_KIND_MAX] = { "tree", "setup" };
+static const char *const layer_kind_names[LAYER_KIND_MAX] = { "tree", "setup", "image" };
 STRING_TABLE(layer_kind, layer_kind_names, LAYER_KIND_MAX)
 
 static bool hex_or_empty(const char *s, size_t size) {

@@ -16,9 +16,10 @@ struct spawner;
 enum layer_kind {
         LAYER_TREE,                /* a checkout, made at LAYER_TREE_PREFIX of the making sandbox; fits every image */
         LAYER_SETUP,               /* what a set-up command changed, one upper per plane of the image it ran on */
+        LAYER_IMAGE,               /* of an image: laid out as a set-up */
         LAYER_KIND_MAX,
 };
-STRING_TABLE_DECLARE(layer_kind);  /* "tree", "setup" */
+STRING_TABLE_DECLARE(layer_kind);  /* "tree", "setup", "image" */
 #define LAYER_TREE_PREFIX "/tree"
 
 struct layer_manifest {

@@ -76,22 +76,64 @@ int mount_attrs(int fd, uint64_t set) {
         return mount_setattr(fd, "", AT_EMPTY_PATH, &a, sizeof a) < 0 ? -errno : 0;
 }
 
-static int overlay_lowers(int fs, const int *lowers, size_t n) {
-        /* "lowerdir" takes at most 255 bytes here; sixteen descriptors fit. */
-        char list[256];
+/* "/proc/self/fd/3:/proc/self/fd/4..." -E2BIG when it does not fit. */
+static int lowers_text(const int *lowers, size_t n, char *ret, size_t size) {
         size_t at = 0;
         for (size_t i = 0; i < n; i++) {
-                int put = snprintf(list + at, sizeof list - at, "%s/proc/self/fd/%d", i ? ":" : "", lowers[i]);
-                if (put < 0 || (size_t)put >= sizeof list - at)
+                int put = snprintf(ret + at, size - at, "%s/proc/self/fd/%d", i ? ":" : "", lowers[i]);
+                if (put < 0 || (size_t)put >= size - at)
                         return -E2BIG;
                 at += (size_t)put;
         }
-        return option(fs, "lowerdir", list);
+        return (int)at;
+}
+
+static int overlay_lowers(int fs, const int *lowers, size_t n) {
+        char list[256];                /* one option takes 255 bytes */
+        if (lowers_text(lowers, n, list, sizeof list) >= 0)
+                return option(fs, "lowerdir", list);
+        int r = 0;
+        for (size_t i = 0; i < n && r == 0; i++) {
+                snprintf(list, sizeof list, "/proc/self/fd/%d", lowers[i]);
+                r = option(fs, "lowerdir+", list);
+        }
+        return r;
+}
+
+static bool lowers_need_page(const int *lowers, size_t n) {
+        char list[256];
+        return lowers_text(lowers, n, list, sizeof list) < 0 && !facility_ok(FACILITY_OVERLAY_APPEND);
+}
+
+/* By the old call, whose options may be a page long; then taken off its place again. */
+static int overlay_by_page(const int *lowers, size_t n, int upper_dir, const char *upper, const char *work, uint64_t attrs) {
+        char options[4096] = "redirect_dir=nofollow,index=off,metacopy=off,xino=off";
+        size_t at = strlen(options);
+        if (upper_dir >= 0)
+                at += (size_t)snprintf(options + at, sizeof options - at, ",upperdir=/proc/self/fd/%d/%s,workdir=/proc/self/fd/%d/%s", upper_dir, upper, upper_dir, work);
+        at += (size_t)snprintf(options + at, sizeof options - at, ",lowerdir=");
+        int r = lowers_text(lowers, n, options + at, sizeof options - at);
+        if (r >= 0)
+                r = fs_mkdir_p(MOUNT_PARK, 0700);
+        if (r < 0)
+                return r;
+        if (mkdir(MOUNT_PARK "/overlay", 0700) < 0 && errno != EEXIST)
+                return -errno;
+        if (mount("overlay", MOUNT_PARK "/overlay", "overlay", 0, options) < 0)
+                return -errno;
+        int fd = mount_clone(AT_FDCWD, MOUNT_PARK "/overlay", attrs, -1);
+        if (umount2(MOUNT_PARK "/overlay", MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+                r = -errno;
+        if (r < 0)
+                fd_close(fd);
+        return r < 0 ? r : fd;
 }
 
 int mount_overlay(const int *lowers, size_t n_lowers, int upper_dir, const char *upper, const char *work, uint64_t attrs) {
         if (n_lowers == 0 || n_lowers > OVERLAY_LOWERS_MAX || (upper_dir < 0 && n_lowers < 2))
                 return -EINVAL;
+        if (lowers_need_page(lowers, n_lowers))
+                return overlay_by_page(lowers, n_lowers, upper_dir, upper, work, attrs);
         _cleanup_close_ int fs = fsopen("overlay", FSOPEN_CLOEXEC);
         if (fs < 0)
                 return -errno;

@@ -90,12 +90,13 @@ struct sandbox_file {
         mode_t mode;               /* 0444 or 0555 */
 };
 
-#define IMAGE_HOST "host"          /* the built-in image; anything else is the absolute path of a directory image */
+#define IMAGE_HOST "host"          /* the built-in image */
+#define IMAGE_SCRATCH "scratch"    /* no file at all: everything comes from the layers. Anything else is the absolute path of a directory image */
 
 struct sandbox_spec {
         const char *id;            /* names it in logs; [0-9a-z-]{1,64} */
         enum sandbox_profile profile;
-        const char *image;         /* IMAGE_HOST or a directory below the operator's image roots */
+        const char *image;         /* IMAGE_HOST, IMAGE_SCRATCH or a directory below the operator's image roots */
         const char *const *layers; /* ids, bottom first, NULL-terminated; may be NULL */
         enum sandbox_upper upper;
         const char *upper_layer;   /* UPPER_LAYER: id of the layer being made */
@@ -210,12 +211,14 @@ struct exec_spec {
         /* When its main process ends, all execs' processes are frozen (sandbox_freeze) before `exited` runs. exec_end.frozen
          * says whether that could be done. */
         bool freeze_at_end;
+        bool helper_upper;         /* and the uppers of its planes as they lie on disk, read only by convention: HELPER_UPPER_FD */
 };
 #define HELPER_ROOT_FD 3           /* "/" of the sandbox */
 #define HELPER_BASE_FD 4           /* read-only view of "/" as it was before anything was written */
 #define HELPER_BASE_USR_FD 5       /* the same of "/usr" and "/opt", which are mounts of their own: open only where a layer holds */
 #define HELPER_BASE_OPT_FD 6       /* something there */
 #define HELPER_FIRST_FREE_FD 7
+#define HELPER_UPPER_FD 250        /* of "/", then of "/usr" and "/opt", where they are planes of their own */
 
 struct exec_end {
         bool started;              /* false: the program could not be executed (`error` says why) and nothing ran */

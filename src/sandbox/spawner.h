@@ -132,6 +132,7 @@ struct spawn {
         int null_file;                     /* /dev/null, open */
         int idle_net;                      /* an empty network namespace, for helpers */
         int host_lower[PLANE_MAX];         /* directories of the host image */
+        int empty_lower;                   /* an empty file system: the lowest of an image that is all layers; -1 until needed */
         char fingerprint[SHA256_HEX];
         int init_image, helper_image;      /* sealed memfds */
         struct child_report *reports;      /* shared memory, one slot a proc */
@@ -175,12 +176,19 @@ void cell_drop_upper(struct spawn *sp, struct cell *c);
 void cell_sweep(struct spawn *sp, struct cell *c, uint64_t handle);
 void cell_free(struct spawn *sp, struct cell *c);
 
+/* ---- cell_image.c ---- */
+/* The image's own directory, O_PATH; -1 in *ret_fd: the host's planes. -EPERM: below no image root. */
+int cell_open_base(struct spawn *sp, const char *image, int *ret_fd);
+/* Makes what an image may lack: places for what is mounted, /tmp, /etc/hosts. A layer that an archive is unpacked into gets the first of
+ * these only: it is to be what the archive says. */
+int cell_fill_image(int root, uint32_t owner, const struct sandbox_spec *s, const char *host_name);
+
 /* ---- spawner_exec.c ---- */
 struct exec_request {                      /* exec_spec as it came, checked */
         const char **argv, **env;          /* owned arrays */
         const char *cwd;
         uint32_t uid, gid;
-        bool helper, tty, in_view, freeze_at_end;
+        bool helper, helper_upper, tty, in_view, freeze_at_end;
         struct exec_fd fds[MESSAGE_FDS_MAX]; size_t n_fds;     /* 0, 1 and 2 are always there; tty: 0 is where its other side goes */
         const char *view;                  /* where a private directory goes, or NULL */
         int view_pack; uint64_t view_bytes;

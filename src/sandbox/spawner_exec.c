@@ -115,6 +115,7 @@ static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_r
                 if (made < 0)
                         return fault_set(f, "attach the base view", made);
                 j.base = c->base;
+                j.upper = x->helper_upper ? c->upper : -1;
         }
         int r = child_join(&j, &p->pid);
         return r < 0 ? fault_set(f, p->report->step ? p->report->step : "clone", r) : 0;

@@ -196,7 +196,7 @@ int sandbox_spec_check(const struct sandbox_spec *s, struct error *e) {
                 return bad(e, "id");
         if (s->profile >= PROFILE_MAX)
                 return bad(e, "profile");
-        if (!s->image || (strcmp(s->image, IMAGE_HOST) != 0 && !path_ok(s->image)))
+        if (!s->image || (strcmp(s->image, IMAGE_HOST) != 0 && strcmp(s->image, IMAGE_SCRATCH) != 0 && !path_ok(s->image)))
                 return bad(e, "image");
         if (s->upper >= UPPER_MAX)
                 return bad(e, "upper");
@@ -218,7 +218,7 @@ int sandbox_spec_check(const struct sandbox_spec *s, struct error *e) {
 
 /* ---- execs ---- */
 
-enum { EXEC_HELPER = 1, EXEC_TTY = 2, EXEC_IN_VIEW = 4, EXEC_FREEZE = 8 };
+enum { EXEC_HELPER = 1, EXEC_TTY = 2, EXEC_IN_VIEW = 4, EXEC_FREEZE = 8, EXEC_UPPER = 16 };
 
 /* Which descriptors 0, 1 and 2 are; -EINVAL where two things want the same. */
 static int standard_fds(const struct exec_spec *x, const int far[3], int standard[3]) {
@@ -246,7 +246,7 @@ int exec_spec_encode(const struct exec_spec *x, const int far[3], struct buf *b,
         TRY(wire_put_str(b, x->cwd));
         TRY(wire_put_u32(b, x->uid));
         TRY(wire_put_u32(b, x->gid));
-        TRY(wire_put_u32(b, (x->helper ? EXEC_HELPER : 0) | (x->tty ? EXEC_TTY : 0) | (x->in_view ? EXEC_IN_VIEW : 0) | (x->freeze_at_end ? EXEC_FREEZE : 0)));
+        TRY(wire_put_u32(b, (x->helper ? EXEC_HELPER : 0) | (x->tty ? EXEC_TTY : 0) | (x->in_view ? EXEC_IN_VIEW : 0) | (x->freeze_at_end ? EXEC_FREEZE : 0) | (x->helper_upper ? EXEC_UPPER : 0)));
         for (size_t i = 0; i < x->n_fds; i++)
                 extra += x->fds[i].target >= 3;
         TRY(wire_put_u32(b, 3 + extra));
@@ -282,7 +282,7 @@ static void get_fds(struct message *m, struct exec_request *x) {
                 w->bad = true;
         for (uint32_t i = 0; i < n && !w->bad; i++) {
                 uint32_t target = wire_get_u32(w), fd = wire_get_u32(w);
-                if (w->bad || target > FD_TARGET_MAX || taken[target] || (i < 3) != (target < 3) || (i >= 3 && x->helper && target < HELPER_FIRST_FREE_FD)) {
+                if (w->bad || target > FD_TARGET_MAX || taken[target] || (i < 3) != (target < 3) || (i >= 3 && x->helper && (target < HELPER_FIRST_FREE_FD || target >= HELPER_UPPER_FD))) {
                         w->bad = true;
                         return;
                 }
@@ -312,6 +312,7 @@ int exec_request_decode(struct message *m, struct exec_request *x) {
         x->tty = flags & EXEC_TTY;
         x->in_view = flags & EXEC_IN_VIEW;
         x->freeze_at_end = flags & EXEC_FREEZE;
+        x->helper_upper = x->helper && (flags & EXEC_UPPER);
         get_fds(m, x);
         x->view = wire_get_str(w);
         if (x->view && !w->bad) {

@@ -3,7 +3,7 @@
 #include "sandbox/protocol.h"
 #include "sandbox/sandbox.h"
 
-#define SPEC_LAYERS_MAX 12
+#define SPEC_LAYERS_MAX 128
 #define SPEC_MOUNTS_MAX 16
 #define SPEC_FILES_MAX 32
 #define SPEC_FILES_BYTES_MAX (64ull << 20)

@@ -31,7 +31,6 @@
 #include "sandbox/sandbox.h"
 #include "store/image_config.h"
 
-#define IMAGE_SCRATCH "scratch"            /* the base without any file; IMAGE_HOST ("host") is the other one */
 #define IMAGE_LAYERS_MAX 120               /* layers of one image; a sandbox takes SPEC_LAYERS_MAX */
 #define IMAGE_NAME_MAX 255
 #define IMAGE_NAMES_MAX 4096               /* in all */
