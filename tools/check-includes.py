@@ -9,9 +9,15 @@ import sys
 
 MAY_USE = {
     "base": set(),
+<<<<<<< Updated upstream
     "egress": {"base"},
     "sandbox": {"base", "egress", "helper"},
     "store": {"base", "egress", "sandbox"},
+=======
+    "sandbox": {"base", "helper"},
+    "store": {"base", "sandbox"},
+    "registry": {"base", "sandbox", "store"},
+>>>>>>> Stashed changes
     "fleet": {"base", "store"},
     "score": {"base", "egress", "sandbox", "store"},
     "session": {"base", "egress", "sandbox", "store"},
