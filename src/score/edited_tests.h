@@ -1,9 +1,12 @@
-/* Test files that the request's ids name and that the agent's patch changed. Where no test patch and no `protect` covers such a file it stays
- * as patched (an agent may be asked for tests), and a verdict about its tests is the agent's own word: that is a finding. */
+/* Files that decide the verdict, that the agent's patch changed, and that no test patch and no `protect` covers. They stay as patched: an
+ * agent may be asked for tests, or for a build file. What they say is the agent's own word, and that is a finding. */
 #pragma once
 #include "score/apply.h"
 #include "score/framework.h"
 #include "score/request.h"
 
-/* Adds "test_file_edited" for each. -ENOMEM. */
+/* "test_file_edited" for each Python file that the request's ids name. -ENOMEM. */
 int edited_tests_find(const struct score_request *q, const struct framework *f, const struct apply_result *a, struct findings *findings);
+/* "command_file_edited" for each file that the test command names ("sh ci/test.sh"), or that a program it names is driven by ("make":
+ * Makefile). By the command's words, as a shell would split them: no promise for words that a shell makes. -ENOMEM. */
+int edited_command_find(const struct score_request *q, const struct apply_result *a, struct findings *findings);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 
 #include "base/json.h"
+#include "base/strv.h"
 
 static const char *const fault_names[] = {
         [FAULT_FORGED_EVENT] = "forged_event", [FAULT_SEQUENCE_REPEAT] = "sequence_repeat", [FAULT_SEQUENCE_GAP] = "sequence_gap",
@@ -35,6 +36,7 @@ void report_release(struct report *r) {
         free(TAKE_PTR(r->framework));
         free(TAKE_PTR(r->version));
         free(TAKE_PTR(r->from_tree));
+        r->plugins = strv_free(r->plugins);
         for (size_t i = 0; i < FAULT_MAX; i++)
                 free(TAKE_PTR(r->faults[i]));
         r->n_tests = r->n_paths = 0;
@@ -175,6 +177,21 @@ static int on_missing(struct report *r, const struct json *o) {
         return q == -ENOSPC ? fault(r, FAULT_REPORT_LIMIT, "too many missing ids") : q;
 }
 
+static int take_plugins(struct report *r, const struct json *o) {
+        struct json list, v;
+        int q = 0;
+        size_t n = 0;
+        if (!json_get(o, "plugins", &list) || list.type != JSON_ARRAY)
+                return 0;
+        for (struct json_iter it = json_iter(&list); q == 0 && n < REPORT_PLUGINS_MAX && json_next_item(&it, &v);) {
+                _cleanup_buf_ struct buf b = BUF_INIT(REPORT_LINE_MAX);
+                if (v.type != JSON_STRING || (q = json_string(&v, &b)) < 0)
+                        return q == -ENOMEM ? q : malformed(r, "collected");
+                q = strv_append_take(&r->plugins, &n, buf_steal(&b));
+        }
+        return q;
+}
+
 static int on_collected(struct report *r, const struct json *o) {
         int64_t count;
         if (r->collected || !r->started)
@@ -182,6 +199,9 @@ static int on_collected(struct report *r, const struct json *o) {
         r->collected = true;
         if (!get_int(o, "count", &count))
                 return malformed(r, "collected");
+        int q = take_plugins(r, o);
+        if (q < 0)
+                return q;
         if ((uint64_t)count != r->n_tests && !r->faults[FAULT_REPORT_LIMIT])
                 return fault(r, FAULT_COUNT_MISMATCH, "%lld tests announced as collected, %zu listed", (long long)count, r->n_tests);
         return 0;

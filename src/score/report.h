@@ -21,6 +21,7 @@
 #define REPORT_BYTES_MAX (256u * 1024 * 1024)   /* beyond: the rest is not looked at */
 #define REPORT_IDS_MAX 500000
 #define REPORT_ID_BYTES_MAX (48u * 1024 * 1024) /* all ids together */
+#define REPORT_PLUGINS_MAX 64
 #define REPORT_PATHS_MAX 1000                   /* files that could not be collected, or were skipped */
 #define REPORT_MISSING_MAX 10000                /* tests that a command names in vain */
 #define REPORT_NONCE_LEN 32
@@ -60,6 +61,7 @@ struct report {
         int64_t n_events, n_bad;        /* `test` events, and those that were no pass */
         int64_t end_status, end_tests, end_bad;
         char *framework, *version, *from_tree;
+        char **plugins;                 /* files of the tree that are plugins of the runner; the first REPORT_PLUGINS_MAX */
         char *faults[FAULT_MAX];        /* detail; NULL: did not happen */
 };
 void report_init(struct report *r, const char nonce[static REPORT_NONCE_LEN + 1]);

@@ -47,6 +47,8 @@ int task_record_apply(struct score_task *t) {
         int r = take_findings(&rec->findings, &a->findings);
         if (r == 0)
                 r = edited_tests_find(&t->req, t->command.framework, a, &rec->findings);
+        if (r == 0)
+                r = edited_command_find(&t->req, a, &rec->findings);
         for (char **p = a->restored; r == 0 && p && *p; p++)
                 r = strv_push(&rec->restored, *p);
         if (rec->restored)
@@ -76,6 +78,16 @@ static const char **expected_ids(const struct score_request *q) {
         return v;
 }
 
+/* Base's own configuration makes a file of the tree a plugin, and the patch changed that file. It may be what the patch is for. */
+static int find_changed_plugins(struct score_task *t, const struct report *report) {
+        const char *const *touched = (const char *const *)t->apply.touched, *const *restored = (const char *const *)t->apply.restored;
+        int r = 0;
+        for (char **p = report->plugins; r == 0 && p && *p; p++)
+                if (strv_contains(touched, *p) && !strv_contains(restored, *p))
+                        r = findings_add(&t->rec.findings, INTEGRITY_SUSPECT, "plugin_changed", *p, "a plugin of the test runner; left as patched");
+        return r;
+}
+
 static int from_report(struct score_task *t, struct report *report) {
         struct report_exit x = {.killed = t->test_killed, .status = t->test_status};
         const char **ids = expected_ids(&t->req);
@@ -84,7 +96,7 @@ static int from_report(struct score_task *t, struct report *report) {
         t->rec.channel = CHANNEL_PRIVATE;
         int r = report_finish(report, &x, t->command.framework, ids, &t->rec.tests, &t->rec.findings, &t->rec.incomplete);
         free(ids);
-        return r;
+        return r == 0 ? find_changed_plugins(t, report) : r;
 }
 
 /* Appends one stream: all of it from the log file when the memory does not hold it. */

@@ -7,7 +7,7 @@ Events and their fields:
     start     framework, version, python, root, tree: [names of the runner's packages that came from the tree],
               hidden: [names of installed modules that a new one of the tree stands before]
     ids       ids: [...]               the collected tests, in order; any number of these events
-    collected count                    the list is complete
+    collected count, plugins: [...]    the list is complete; files of the tree that are plugins of the runner
     missing   ids: [...]               tests that the command names and that are not there; any number of these events
     broken    path, text               a file (or module) that could not be collected
     skipped   path, text               a file that was skipped as a whole
@@ -84,6 +84,6 @@ class Channel(object):
         if part:
             self.emit(event, ids=part)
 
-    def emit_ids(self, ids):
+    def emit_ids(self, ids, **more):
         self.emit_parts("ids", ids)
-        self.emit("collected", count=len(ids))
+        self.emit("collected", count=len(ids), **more)

@@ -3,6 +3,8 @@ import os as _os
 import sys as _sys
 
 _join, _norm, _rel, _exists, _unlink = _os.path.join, _os.path.normpath, _os.path.relpath, _os.path.lexists, _os.unlink
+_real = _os.path.realpath
+PLUGINS_MAX = 64
 
 
 class Selection(object):
@@ -140,13 +142,20 @@ class Reporter(object):
             if item.nodeid not in self.index:
                 self.index[item.nodeid] = len(ids)
                 ids.append(self.spell(item.nodeid))
-        self.channel.emit_ids(ids)
+        self.channel.emit_ids(ids, plugins=self.plugins(session.config.pluginmanager))
         if self.is_commanded():
             self.channel.emit_parts("missing", self.selection.missing())
 
     def is_commanded(self):
         """The command itself names what runs, by id."""
         return self.selection is not None and self.plan["mode"] != "collect" and not self.plan["ids"]
+
+    def plugins(self, manager):
+        """Files of the tree that are plugins by the word of a conftest or a configuration (`pytest_plugins`, `-p`), or as an installed project."""
+        tree = _real(self.plan["tree"]) + "/"
+        files = [_real(str(getattr(plugin, "__file__", None) or "")) for plugin in manager.get_plugins()]
+        found = sorted(set(path[len(tree):] for path in files if path.startswith(tree) and not path.endswith("/conftest.py")))
+        return found[:PLUGINS_MAX]
 
     # ---- tests
 

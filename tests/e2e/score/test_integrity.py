@@ -68,6 +68,15 @@ def test_a_module_in_the_place_of_an_installed_plugin(attack):
     assert r["tests"] == {ADD: "failed", ZERO: "passed"} and "shadowing_module" in kinds(r), (r["stdout"], r["stderr"])
 
 
+@pytest.mark.parametrize("config", [{"conftest.py": "pytest_plugins = ['helpers.plug']\n"}, {"pytest.ini": "[pytest]\naddopts = -p helpers.plug\n"}], ids=["conftest", "option"])
+def test_a_changed_plugin_of_the_bases_own_configuration_is_told(score, project, config):
+    p = project({"calc.py": "def add(a, b): return a - b\n", **config, "helpers/__init__.py": "", "helpers/plug.py": "x = 1\n"})
+    r = score(p, {"helpers/plug.py": FORCE}, GOLD, fail_to_pass=[ADD])
+    assert "plugin_changed" in kinds(r) and r["integrity"]["verdict"] == "suspect", r
+    r = score(p, {"calc.py": "def add(a, b): return a + b\n"}, GOLD, fail_to_pass=[ADD])
+    assert r["resolved"] and r["integrity"]["findings"] == [], r
+
+
 METADATA, ENTRY = "Metadata-Version: 2.1\nName: evil\nVersion: 1\n", "[pytest11]\ncheat = cheat\n"
 
 
@@ -114,6 +123,16 @@ def test_tests_that_the_patch_takes_out_of_the_run_are_told(score, project):
 def test_code_that_skips_its_tests_passes_none(score, calc):
     r = score(calc, {"calc.py": "import pytest\ndef add(a, b): pytest.skip('later')\n"}, GOLD)
     assert r["exit_code"] == 0 and not r["resolved"] and r["unverified"] == [ZERO, ADD], r
+
+
+@pytest.mark.parametrize("path, text, command", [
+    ("ci/run.sh", "exit 0\n", "sh ./ci/run.sh"), ("ci/run.sh", "exit 0\n", "cd . && bash 'ci/run.sh'"), ("Makefile", "test:\n\ttrue\n", "make test"),
+], ids=["script", "quoted", "make"])
+def test_an_edited_file_that_the_command_runs_by_is_told(score, project, path, text, command):
+    p = project({path: "false\n", "a.txt": "1\n"})
+    r = score(p, {path: text}, test_command=command)
+    assert r["resolved"] and "command_file_edited" in kinds(r) and r["integrity"]["verdict"] == "suspect", r
+    assert score(p, {"a.txt": "2\n"}, test_command=command)["integrity"]["findings"] == []
 
 
 def test_an_edited_test_that_no_test_patch_covers_is_told(score, project, calc):
