@@ -128,7 +128,7 @@ void facilities_probe_cgroups(struct facilities *f) {
 /* ---- network ---- */
 
 #define NFT_PROBE "add table inet brig_probe; add chain inet brig_probe c { type nat hook postrouting priority 100; }; " \
-                  "add rule inet brig_probe c ip saddr 100.96.0.0/16 oifname != \"brig-*\" masquerade"
+                  "add rule inet brig_probe c ip saddr 100.96.0.0/16 oifname != \"brig*\" masquerade"
 
 static int try_nft(void) {
         pid_t pid = fork();

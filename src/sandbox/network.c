@@ -19,7 +19,7 @@ static int parse_pool(struct network *n, const char *cidr) {
         if (r < 0 || n->prefix < 12 || n->prefix > 24)
                 return -EINVAL;
         n->gateway = htonl(ntohl(n->pool) + 1);
-        n->count = (1u << (32 - n->prefix)) - 3;   /* without network, gateway, broadcast */
+        n->count = MIN2((1u << (32 - n->prefix)) - 3, (uint32_t)LINKS_MAX);   /* without network, gateway, broadcast */
         return 0;
 }
 
@@ -99,6 +99,23 @@ static int forwarding_on(struct network *n) {
         return now == '0' && pwrite(fd, "1", 1, 0) < 0 ? -errno : 0;
 }
 
+/* ---- names ---- */
+
+static void link_prefix(const char *instance, char ret[static 13]) { snprintf(ret, 13, "brig%.8s", instance); }
+
+static void link_name(const struct network *n, uint32_t number, char ret[static IFNAMSIZ]) {
+        static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+        char text[LINK_DIGITS + 1] = "";
+        for (int i = LINK_DIGITS; i-- > 0; number /= 36)
+                text[i] = digits[number % 36];
+        snprintf(ret, IFNAMSIZ, "%s%s", n->prefix_name, text);
+}
+
+static bool is_link_of(const char *name, const char *prefix) {
+        size_t n = strlen(prefix);
+        return strncmp(name, prefix, n) == 0 && strlen(name) == n + LINK_DIGITS && strspn(name + n, "0123456789abcdefghijklmnopqrstuvwxyz") == LINK_DIGITS;
+}
+
 /* ---- life ---- */
 
 int network_open(const struct network_config *cfg, struct network **ret, struct error *e) {
@@ -106,7 +123,7 @@ int network_open(const struct network_config *cfg, struct network **ret, struct 
         if (!n)
                 return error_set(e, -ENOMEM, "open the network");
         snprintf(n->instance, sizeof n->instance, "%s", cfg->instance);
-        snprintf(n->prefix_name, sizeof n->prefix_name, "brig-%.4s-", cfg->instance);
+        link_prefix(cfg->instance, n->prefix_name);
         int r = parse_pool(n, cfg->pool ? cfg->pool : NETWORK_POOL);
         if (r < 0)
                 error_say(e, r, "network: the pool must be an IPv4 range from /12 to /24");
@@ -141,13 +158,8 @@ void network_close(struct network *n) {
                 return;
         if (n->remover > 0)
                 (void)waitpid(n->remover, NULL, 0);
-        if (n->netlink) {
-                (void)network_rules_remove(n->instance);
+        if (n->netlink)
                 (void)network_sweep(n->instance, NULL);
-                /* Another instance may have come to rely on it: then it stays on. */
-                if (n->turned_forwarding_on && !network_rules_others())
-                        (void)sysctl_write(FORWARD_PATH, "0");
-        }
         netlink_close(n->netlink);
         free(n);
 }
@@ -209,7 +221,7 @@ int network_attach(struct network *n, int netns_fd, struct network_link *ret, st
         /* Numbers go round; one that a living sandbox still has is passed over. */
         for (uint32_t tries = 0; r == -EEXIST && tries < n->count; tries++) {
                 l.address = next_address(n, &l.number);
-                snprintf(name, sizeof name, "%.10s%x", n->prefix_name, l.number & 0xfffff);   /* 15 characters at most */
+                link_name(n, l.number, name);
                 r = netlink_veth_make(n->netlink, name, "eth0", netns_fd);
         }
         if (r < 0)
@@ -275,15 +287,15 @@ int network_resolv_conf(const struct network *n, struct buf *b) {
 }
 
 int network_sweep(const char *instance, struct error *e) {
-        char prefix[16];
-        snprintf(prefix, sizeof prefix, "brig-%.4s-", instance);
+        char prefix[13];
+        link_prefix(instance, prefix);
         struct if_nameindex *all = if_nameindex();
         if (!all)
                 return error_set(e, -errno, "list the links");
         struct netlink *nl = NULL;
         int n = 0, r = netlink_open(&nl);
         for (struct if_nameindex *i = all; r == 0 && i->if_index; i++) {
-                if (strncmp(i->if_name, prefix, strlen(prefix)) != 0)
+                if (!is_link_of(i->if_name, prefix))
                         continue;
                 r = netlink_link_delete(nl, (int)i->if_index);
                 r = r == -ENODEV ? 0 : r;
@@ -294,6 +306,10 @@ int network_sweep(const char *instance, struct error *e) {
         if (r < 0)
                 return error_set(e, r, "remove left-over links %s*", prefix);
         /* Without a table there is nothing to remove, and no program to run for it. */
-        r = network_rules_remove(instance);
+        bool was_off;
+        r = network_rules_remove(instance, &was_off);
+        /* Another instance may have come to rely on forwarding: then it stays on. */
+        if (r == 0 && was_off && !network_rules_others())
+                (void)sysctl_write(FORWARD_PATH, "0");
         return r < 0 ? error_set(e, r, "remove the left-over nft table") : n;
 }

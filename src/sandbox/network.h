@@ -1,7 +1,7 @@
 /* Network `open`: one point-to-point veth per sandbox, translated by the host, private destinations dropped.
  *
  * Theory of operation. network_open makes one nft table, brig_<instance>, whose rules match links by name
- * (brig-<inst4>-*), so a sandbox costs one link and two addresses, no rule. Every host end carries the same gateway
+ * (brig<instance>*), so a sandbox costs one link and two addresses, no rule. Every host end carries the same gateway
  * address; the sandbox's own comes from NETWORK_POOL. From a sandbox these are dropped: the host's own addresses (whatever
  * arrives for local delivery), other sandboxes, loopback, link-local with the metadata address, private, shared (CGNAT),
  * benchmark, multicast and reserved ranges, every IPv6 packet, and any source but the sandbox's own address. What the
@@ -26,7 +26,7 @@ struct network;
 struct network_link { int index; uint32_t number; uint32_t address; /* network order */ };
 
 struct network_config {
-        const char *instance;
+        const char *instance;                  /* its first eight characters tell its links from others' */
         const char *pool;                      /* CIDR, /12 to /24; NULL = NETWORK_POOL */
         const char *const *allow;              /* IPv4 CIDRs, NULL-terminated; may be NULL */
         const char *resolv_conf;               /* NULL = /etc/resolv.conf (and systemd-resolved's own, where that names a stub) */
@@ -42,5 +42,6 @@ int network_attach(struct network *n, int netns_fd, struct network_link *ret, st
 int network_detach(struct network *n, const struct network_link *l);
 int network_allow_check(const char *cidr);     /* -EINVAL: `allow` does not take it */
 int network_resolv_conf(const struct network *n, struct buf *b);
-/* Removes links and table that an earlier process of the instance left; returns how many links. */
+/* Removes links and table that an earlier process of the instance left, and turns forwarding off again if that one had turned it on;
+ * returns how many links. */
 int network_sweep(const char *instance, struct error *e);

@@ -9,7 +9,7 @@
 
 struct network {
         char instance[33];
-        char prefix_name[16];              /* "brig-<inst4>-" */
+        char prefix_name[13];              /* what its links' names begin with: "brig" and the instance */
         uint32_t pool, gateway;            /* network order */
         unsigned prefix;
         uint32_t count, next;
@@ -23,8 +23,12 @@ struct network {
         struct netlink *netlink;           /* in the host's namespace */
 };
 
+#define LINK_DIGITS 3                      /* a link's number, in base 36, behind the prefix: 15 characters at most */
+#define LINKS_MAX (36 * 36 * 36)           /* more than there may be sandboxes */
+
 int network_cidr_parse(const char *s, uint32_t *ret_address, unsigned *ret_prefix);   /* network order, host bits zero */
 bool network_is_loopback(uint32_t address);
 int network_rules_add(struct network *n, struct error *e);
-int network_rules_remove(const char *instance);       /* absent is 0 */
+/* Absent is 0. `ret_was_off`: it is gone, and before it was made the machine did not forward. */
+int network_rules_remove(const char *instance, bool *ret_was_off);
 bool network_rules_others(void);                      /* is there a table of any instance left? */

@@ -16,6 +16,7 @@
 #include "sandbox/network_private.h"
 
 #define RULES_MAX (64 * 1024)
+#define FORWARDING_WAS_OFF "forwarding_was_off"        /* a chain without rules: a note for who removes the table, see network_rules_remove */
 
 int network_cidr_parse(const char *s, uint32_t *ret_address, unsigned *ret_prefix) {
         char text[20];
@@ -85,7 +86,7 @@ static void add_translation(struct network *n, struct buf *b) {
         inet_ntop(AF_INET, &p, pool, sizeof pool);
         inet_ntop(AF_INET, &g, gateway, sizeof gateway);
         buf_printf(b, "  chain postrouting {\n    type nat hook postrouting priority srcnat; policy accept;\n"
-                      "    ip saddr %s/%u oifname != \"brig-*\" masquerade\n  }\n", pool, n->prefix);
+                      "    ip saddr %s/%u oifname != \"brig*\" masquerade\n  }\n", pool, n->prefix);
         for (unsigned i = 0; i < n->n_resolvers; i++) {
                 if (!network_is_loopback(n->resolvers[i]))
                         continue;
@@ -116,11 +117,11 @@ static void write_rules(struct network *n, struct buf *b) {
                       "    oifname \"%s*\" jump inward\n", links, links);
         /* We made a router of this machine; it routes for nobody else. */
         if (n->turned_forwarding_on)
-                buf_adds(b, "    iifname != \"brig-*\" oifname != \"brig-*\" drop\n");
+                buf_adds(b, "    iifname != \"brig*\" oifname != \"brig*\" drop\n  }\n  chain " FORWARDING_WAS_OFF " {\n");
         buf_adds(b, "  }\n  chain inward {\n    ct state established,related ct direction reply accept\n    drop\n  }\n"
                     "  chain outward {\n");
         add_source_rules(n, b);
-        buf_adds(b, "    oifname \"brig-*\" drop\n    ct state invalid drop\n");
+        buf_adds(b, "    oifname \"brig*\" drop\n    ct state invalid drop\n");
         add_resolver_rules(n, b, false);
         add_allowed(n, b);
         buf_adds(b, "    ip daddr { " DENIED " } drop\n    accept\n  }\n");
@@ -168,7 +169,7 @@ int network_rules_add(struct network *n, struct error *e) {
 /* ---- tables by netlink: asked at every start, so without starting a program ---- */
 
 struct nft_head { struct nlmsghdr head; struct nfgenmsg gen; };
-struct nft_table { struct nft_head h; struct nlattr attr; char name[40]; };   /* cut behind the name */
+struct nft_names { struct nft_head h; char attrs[2 * (NLA_HDRLEN + 40)]; };    /* cut behind the last name */
 #define NFT_MESSAGE(m) (uint16_t)(NFNL_SUBSYS_NFTABLES << 8 | (m))
 
 static struct nft_head nft_message(uint16_t type, uint16_t flags, uint8_t family, uint32_t seq) {
@@ -193,20 +194,41 @@ static int read_ack(int fd, uint32_t seq) {
         }
 }
 
-int network_rules_remove(const char *instance) {
+static void add_name(struct nft_names *q, uint16_t type, const char *name) {
+        size_t n = strlen(name) + 1, at = q->h.head.nlmsg_len;
+        ASSERT(at + NLA_HDRLEN + NLA_ALIGN(n) <= sizeof *q);
+        const struct nlattr attr = { .nla_len = (uint16_t)(NLA_HDRLEN + n), .nla_type = type };
+        memcpy((char *)q + at, &attr, sizeof attr);
+        memcpy((char *)q + at + NLA_HDRLEN, name, n);
+        q->h.head.nlmsg_len += (uint32_t)(NLA_HDRLEN + NLA_ALIGN(n));
+}
+
+/* Did the process that made the table turn forwarding on? */
+static bool forwarding_was_off(int fd, const char *table) {
+        struct nft_names q = { .h = nft_message(NFT_MESSAGE(NFT_MSG_GETCHAIN), NLM_F_ACK, NFPROTO_INET, 4) };
+        add_name(&q, NFTA_CHAIN_TABLE, table);
+        add_name(&q, NFTA_CHAIN_NAME, FORWARDING_WAS_OFF);
+        return send(fd, &q, q.h.head.nlmsg_len, 0) > 0 && read_ack(fd, 4) == 0;
+}
+
+int network_rules_remove(const char *instance, bool *ret_was_off) {
+        char name[40];
+        snprintf(name, sizeof name, "brig_%.32s", instance);
+        *ret_was_off = false;
         _cleanup_close_ int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
         if (fd < 0)
                 return errno == EPROTONOSUPPORT ? 0 : -errno;   /* no netfilter: no table */
         struct nft_head begin = nft_message(NFNL_MSG_BATCH_BEGIN, 0, AF_UNSPEC, 1), end = nft_message(NFNL_MSG_BATCH_END, 0, AF_UNSPEC, 3);
         begin.gen.res_id = end.gen.res_id = htons(NFNL_SUBSYS_NFTABLES);
-        struct nft_table q = { .h = nft_message(NFT_MESSAGE(NFT_MSG_DELTABLE), NLM_F_ACK, NFPROTO_INET, 2) };
-        int n = snprintf(q.name, sizeof q.name, "brig_%.32s", instance);
-        q.attr = (struct nlattr){ .nla_len = (uint16_t)(NLA_HDRLEN + n + 1), .nla_type = NFTA_TABLE_NAME };
-        q.h.head.nlmsg_len = (uint32_t)(sizeof q.h + NLA_ALIGN(q.attr.nla_len));
+        struct nft_names q = { .h = nft_message(NFT_MESSAGE(NFT_MSG_DELTABLE), NLM_F_ACK, NFPROTO_INET, 2) };
+        add_name(&q, NFTA_TABLE_NAME, name);
+        bool was_off = forwarding_was_off(fd, name);
         struct iovec parts[] = { { &begin, sizeof begin }, { &q, q.h.head.nlmsg_len }, { &end, sizeof end } };
         if (writev(fd, parts, ARRAY_SIZE(parts)) < 0)
                 return -errno;
         int r = read_ack(fd, 2);
+        if (r == 0)
+                *ret_was_off = was_off;
         return r == -ENOENT || r == -EOPNOTSUPP || r == -EAFNOSUPPORT ? 0 : r;
 }
 

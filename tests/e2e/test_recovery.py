@@ -1,6 +1,8 @@
 """Whatever was accepted ends in exactly one record, whoever dies."""
 import os
+import pathlib
 import signal
+import subprocess
 
 from brigd import until
 
@@ -53,6 +55,39 @@ def test_when_the_spawner_dies_what_ran_is_interrupted_and_the_daemon_ends(brig,
     record = d.result(victim)
     assert (record["outcome"], record["error"]["code"]) == ("infra_error", "interrupted")
     assert d.result(queued)["status"] == "completed"
+
+
+def groups(d):
+    """Control groups of the daemon's sandboxes; a new one of an old name is another."""
+    found = set()
+    for root in [pathlib.Path("/sys/fs/cgroup"), *pathlib.Path("/sys/fs/cgroup").glob("*/")]:
+        for top, inside, _ in os.walk(root):
+            if top.endswith(f"/brig-{d.instance}"):
+                found |= {(f"{top}/{name}", os.stat(f"{top}/{name}").st_ino) for name in inside}
+    return found
+
+
+def tables():
+    return subprocess.run(["nft", "list", "tables"], check=True, capture_output=True, text=True).stdout
+
+
+
+def test_the_next_start_removes_all_that_a_killed_spawner_left(brig, repository):
+    d = brig(BRIG_QUEUE_RUNNING_MAX="3")
+    kinds = [{}, {"network": "open"}, {"limits": {"disk_mb": 1 << 20}}]      # in memory, with a link, on a loop device
+    for task in [d.submit(repository.takes(60, **kind)) for kind in kinds]:
+        d.until_running(task)
+    until(lambda: f"brig_{d.instance}" in tables() and any(what.startswith("link") for what in d.leftovers()), "the network is open")
+    until(lambda: any(what.startswith("loop") for what in d.leftovers()), "the disk is there")
+    before = groups(d)
+    os.kill(d.spawner(), signal.SIGKILL)
+    assert d.wait() not in (0, None)
+    until(lambda: not any(what.startswith(("loop", "process")) for what in d.leftovers()), "what the kernel clears up by itself")
+    assert before & groups(d) and f"brig_{d.instance}" in tables()
+    d.variables["BRIG_QUEUE_RUNNING_MAX"] = "1"
+    d.start("--drain-grace=0")
+    assert not before & groups(d)
+    assert f"brig_{d.instance}" not in tables()          # no task has asked for the network yet: they are recorded as interrupted
 
 
 def test_a_second_start_sweeps_run_directories_without_a_task(brig):

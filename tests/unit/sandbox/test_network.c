@@ -343,6 +343,12 @@ static char forwarding(void) {
         return c;
 }
 
+static void set_forwarding(const char *to) {
+        int fd = open(FORWARD_PATH, O_WRONLY | O_CLOEXEC);
+        assert_int_equal(write(fd, to, 1), 1);
+        fd_close(fd);
+}
+
 static void closing_leaves_the_host_as_it_was(void **state) {
         struct network_link l;
         /* Another instance may be at work on this machine. */
@@ -373,6 +379,41 @@ static void the_sweep_takes_links_and_table_of_its_instance_only(void **state) {
         assert_int_equal(network_sweep(INSTANCE, NULL), 1);
         assert_false(link_exists(l.index));
         assert_false(network_rules_others());
+        assert_int_equal(forwarding(), '0');       /* it was this instance that had turned it on */
+        fd_close(ns);
+        network_close(network);
+}
+
+static void forwarding_that_was_on_stays_on(void **state) {
+        set_forwarding("1");
+        open_with("", NULL);
+        assert_int_equal(network_sweep(INSTANCE, NULL), 0);
+        assert_int_equal(forwarding(), '1');
+        network_close(network);
+        assert_int_equal(forwarding(), '1');
+        set_forwarding("0");
+}
+
+/* An instance that begins alike is another one, and so is a link that somebody else named alike. */
+static void the_sweep_looks_at_the_whole_name(void **state) {
+        struct netlink *nl = NULL;
+        struct network_link l;
+        open_with("", NULL);
+        int ns = open_sandbox(&l);
+        assert_int_equal(netlink_open(&nl), 0);
+        assert_int_equal(netlink_veth_make(nl, "brig" INSTANCE "xy12", "one", -1), 0);
+        assert_int_equal(netlink_veth_make(nl, "brig" INSTANCE "-12", "two", -1), 0);
+        assert_int_equal(network_sweep("tes", NULL), 0);
+        assert_int_equal(network_sweep("testxxxx", NULL), 0);
+        assert_true(link_exists(l.index));
+        assert_int_equal(network_sweep(INSTANCE, NULL), 1);
+        static const char *const others[] = { "brig" INSTANCE "xy12", "brig" INSTANCE "-12" };
+        for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+                int index = netlink_link_index(nl, others[i]);
+                assert_true(index > 0);
+                assert_int_equal(netlink_link_delete(nl, index), 0);
+        }
+        netlink_close(nl);
         fd_close(ns);
         network_close(network);
 }
@@ -400,6 +441,8 @@ int main(void) {
                 cmocka_unit_test(a_false_source_address_is_dropped),
                 cmocka_unit_test(ipv6_is_off_on_the_link_and_on_for_loopback),
                 cmocka_unit_test(closing_leaves_the_host_as_it_was),
+                cmocka_unit_test(forwarding_that_was_on_stays_on),
+                cmocka_unit_test(the_sweep_looks_at_the_whole_name),
                 cmocka_unit_test(the_sweep_takes_links_and_table_of_its_instance_only),
                 cmocka_unit_test(ranges_are_parsed_strictly),
         };
