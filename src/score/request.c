@@ -3,6 +3,7 @@
 
 #include "base/redact.h"
 #include "base/strv.h"
+#include "sandbox/limit_fields.h"
 #include "score/command.h"
 #include "score/request_parse.h"
 
@@ -22,15 +23,7 @@ STRING_TABLE(tree_source, tree_source_names, TREE_SOURCE_MAX)
 #define IDS(name_) .name = #name_, .kind = FIELD_LIST, AT(name_), .max = REQUEST_IDS_MAX
 #define PATHS(name_) .name = #name_, .kind = FIELD_CUSTOM, .parse = parse_paths, AT(name_), .max = REQUEST_PATHS_MAX, .type = "list of paths"
 
-static const struct field limit_fields[] = {
-        { .name = "memory_mb", .kind = FIELD_INT, AT(limits.memory_bytes), .min = 16, .max = 4 << 20, .scale = 1 << 20, .def = "4096", .doc = "memory, MiB" },
-        { .name = "cpus", .kind = FIELD_NUMBER, AT(limits.cpu_milli), .min = 0, .max = 4096, .scale = 1000, .def = "all", .doc = "cores, may have a fraction; 0 = all" },
-        { .name = "pids", .kind = FIELD_INT, AT(limits.pids), .min = 8, .max = 4 << 20, .def = "4096", .doc = "processes and threads" },
-        { .name = "disk_mb", .kind = FIELD_INT, AT(limits.disk_bytes), .min = 4, .max = 16 << 20, .scale = 1 << 20, .def = "8192", .doc = "what a run may write, MiB" },
-        { .name = "inodes", .kind = FIELD_INT, AT(limits.inodes), .min = 256, .max = 1 << 30, .def = "1000000", .doc = "files it may make" },
-        { .name = "output_bytes", .kind = FIELD_INT, AT(limits.output_bytes), .min = 1, .max = 1ll << 40, .def = "67108864", .doc = "bytes of each output stream" },
-        { .name = "wall_s", .kind = FIELD_INT, AT(limits.wall_ms), .min = 1, .max = REQUEST_TIMEOUT_MAX_S, .scale = 1000, .def = "14400", .doc = "life of the sandbox, s" },
-};
+static const struct field limit_fields[] = { LIMIT_FIELDS(offsetof(struct score_request, limits)) };
 
 static const struct field request_fields[] = {
         { STRING(repo_url, REQUEST_URL_MAX), .doc = "repository: file, http(s), ssh or git URL, or a local path where the operator allows it" },

@@ -11,9 +11,6 @@
 #define REQUEST_PATH_MAX 1024u             /* image, repo_path, one protected path */
 #define REQUEST_IDS_MAX 50000              /* fail_to_pass, pass_to_pass */
 #define REQUEST_PATHS_MAX 1000             /* protect, allow_config */
-#define REQUEST_ENV_MAX 1000               /* variables */
-#define REQUEST_ENV_VALUE_MAX (120u * 1024)    /* one variable; the kernel takes 128 KiB */
-#define REQUEST_ENV_TOTAL_MAX (1u << 20)   /* all of them */
 #define REQUEST_TIMEOUT_MAX_S (7 * 86400)
 
 enum tree_source { SOURCE_CLONE, SOURCE_IMAGE, TREE_SOURCE_MAX };

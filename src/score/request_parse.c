@@ -1,121 +1,26 @@
 /* Fields whose form no kind of field table covers. */
-#include <ctype.h>
 #include <string.h>
 
+#include "base/fields_forms.h"
 #include "base/strv.h"
 #include "score/framework.h"
 #include "score/patch_name.h"
 #include "score/request_parse.h"
 
-/* ---- env ----------------------------------------------------------------------------------------------------------- */
-
-static bool env_name_is_sane(const char *s, size_t n) {
-        if (n == 0 || n > 256 || isdigit((unsigned char)s[0]))
-                return false;
-        for (size_t i = 0; i < n; i++)
-                if (!isalnum((unsigned char)s[i]) && !strchr("_.-", s[i]))
-                        return false;
-        return true;
-}
-
-static int env_entry(const struct field *f, const struct json *key, const struct json *value, struct buf *b, struct error *e) {
-        _cleanup_free_ char *name = NULL, *text = NULL;
-        size_t name_len, text_len;
-        int r = field_string(f, key, 256, &name, &name_len, e);
-        if (r < 0)
-                return r;
-        if (!env_name_is_sane(name, name_len))
-                return field_fault(f, e, "'%.64s' is not the name of a variable", name);
-        if (value->type != JSON_STRING)
-                return field_fault(f, e, "the value of '%.64s' is %s, not a string", name, json_type_to_string(value->type));
-        r = field_string(f, value, REQUEST_ENV_VALUE_MAX, &text, &text_len, e);
-        if (r == 0)
-                r = buf_printf(b, "%s=%s", name, text);
-        return r;
-}
-
-/* The same name twice: the last one counts. The list is short enough (REQUEST_ENV_MAX) for a search. */
-static int env_put(char ***env, size_t *n, char *entry) {
-        size_t len = strcspn(entry, "=") + 1;
-        for (size_t i = 0; i < *n; i++)
-                if (strncmp((*env)[i], entry, len) == 0) {
-                        free((*env)[i]);
-                        (*env)[i] = entry;
-                        return 0;
-                }
-        return strv_append_take(env, n, entry);
-}
-
 int parse_env(const struct field *f, const struct json *v, void *target, struct error *e) {
         struct score_request *q = target;
-        _cleanup_strv_ char **env = NULL;
-        struct json key, value;
-        size_t n = 0, total = 0;
-        if (v->type != JSON_OBJECT)
-                return field_fault(f, e, "expected an object of strings, not %s", json_type_to_string(v->type));
-        int r = strv_ensure(&env);
-        for (struct json_iter it = json_iter(v); r == 0 && json_next_member(&it, &key, &value);) {
-                _cleanup_buf_ struct buf b = BUF_INIT(REQUEST_ENV_VALUE_MAX + 512);
-                r = env_entry(f, &key, &value, &b, e);
-                if (r < 0)
-                        return r;
-                total += b.len;
-                if (n >= REQUEST_ENV_MAX || total > REQUEST_ENV_TOTAL_MAX)
-                        return field_fault(f, e, "more than %u variables or %u bytes", REQUEST_ENV_MAX, REQUEST_ENV_TOTAL_MAX);
-                r = env_put(&env, &n, buf_steal(&b));
-        }
+        char **env;
+        int r = field_env(f, v, &env, e);
         if (r < 0)
-                return error_set(e, r, "decode env");
-        strv_sort(env);
+                return r;
         strv_free(q->env);
-        q->env = TAKE_PTR(env);
+        q->env = env;
         return 0;
-}
-
-/* ---- user ---------------------------------------------------------------------------------------------------------- */
-
-#define USER_ID_MAX 65535     /* a sandbox owns a range of 65,536 ids */
-
-/* "UID" or "UID:GID", a number alone counts for both. */
-static bool user_from_text(const char *s, uint32_t *ret_uid, uint32_t *ret_gid) {
-        uint32_t ids[2] = { 0, 0 };
-        size_t n = 0;
-        for (;; s++) {
-                size_t digits = strspn(s, "0123456789");
-                if (n == 2 || digits == 0 || digits > 5)
-                        return false;
-                for (; digits; digits--, s++)
-                        ids[n] = ids[n] * 10 + (uint32_t)(*s - '0');
-                if (ids[n++] > USER_ID_MAX)
-                        return false;
-                if (*s != ':')
-                        break;
-        }
-        if (*s)
-                return false;
-        *ret_uid = ids[0];
-        *ret_gid = n == 2 ? ids[1] : ids[0];
-        return true;
 }
 
 int parse_user(const struct field *f, const struct json *v, void *target, struct error *e) {
         struct score_request *q = target;
-        _cleanup_free_ char *text = NULL;
-        int64_t id;
-        if (v->type == JSON_NUMBER) {
-                if (json_int(v, &id) < 0 || id < 0 || id > USER_ID_MAX)
-                        return field_fault(f, e, "must be between 0 and %d", USER_ID_MAX);
-                q->uid = q->gid = (uint32_t)id;
-                return 0;
-        }
-        int r = field_string(f, v, 64, &text, NULL, e);
-        if (r < 0)
-                return r;
-        if (strcmp(text, "root") == 0 || text[0] == 0)
-                q->uid = q->gid = 0;
-        else if (!user_from_text(text, &q->uid, &q->gid))
-                return field_fault(f, e, "expected UID or UID:GID, each at most %d", USER_ID_MAX);
-        return 0;
+        return field_user(f, v, &q->uid, &q->gid, e);
 }
 
 /* ---- choices of which a part comes later --------------------------------------------------------------------------- */
