@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/strv.h"
-#include "engine/rundir.h"
+#include "store/rundir.h"
 #include "engine/tasks_internal.h"
 
 #define EXPIRE_MAX 10000           /* tasks in one round */

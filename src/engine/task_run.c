@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
-#include "engine/rundir.h"
+#include "store/rundir.h"
 #include "engine/tasks_internal.h"
 #include "base/fields.h"
 #include "score/request.h"

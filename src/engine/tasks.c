@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/redact.h"
-#include "engine/rundir.h"
+#include "store/rundir.h"
 #include "engine/tasks_internal.h"
 
 #define WATCH_MS 2000              /* disk space comes back without an event */

@@ -252,8 +252,8 @@ int ledger_expire(struct ledger *l, int64_t ended_before_ms, ledger_done done, v
 
 /* ---- reading ------------------------------------------------------------------------------------------------------------- */
 
-#define ROW_COLUMNS "id, kind, tenant, outcome, priority, attempts, state, created_ms, ended_ms"
-enum read_statement { R_GET, R_BODY, R_RECORD, R_KEY, R_OPEN, R_ENDED, R_MAX };
+#define ROW_COLUMNS "id, kind, tenant, outcome, priority, attempts, state, created_ms, ended_ms, seq"
+enum read_statement { R_GET, R_BODY, R_RECORD, R_KEY, R_OPEN, R_ENDED, R_KIND, R_MAX };
 _Static_assert(R_MAX <= ARRAY_SIZE(((struct ledger *)0)->read), "room for the reader's statements");
 static const char *const read_sql[R_MAX] = {
         [R_GET] = "SELECT " ROW_COLUMNS " FROM jobs WHERE id=?1",
@@ -262,6 +262,7 @@ static const char *const read_sql[R_MAX] = {
         [R_KEY] = "SELECT id, body_hash FROM keys WHERE kind=?1 AND tenant=?2 AND key=?3",
         [R_OPEN] = "SELECT " ROW_COLUMNS " FROM jobs WHERE state<>2 ORDER BY seq",
         [R_ENDED] = "SELECT " ROW_COLUMNS " FROM jobs WHERE state=2 AND ended_ms<?1 ORDER BY ended_ms",
+        [R_KIND] = "SELECT " ROW_COLUMNS " FROM jobs WHERE kind<>'task' AND kind=?1 AND seq>?2 ORDER BY seq",
 };
 
 static int read_prepare(struct ledger *l, enum read_statement which, sqlite3_stmt **ret) {
@@ -296,7 +297,7 @@ static void row_borrow(sqlite3_stmt *s, struct ledger_row *ret) {
         *ret = (struct ledger_row){
                 .id = (char *)column(s, 0), .kind = (char *)column(s, 1), .tenant = (char *)column(s, 2), .outcome = (char *)column(s, 3),
                 .priority = sqlite3_column_int(s, 4), .attempts = sqlite3_column_int(s, 5), .state = (enum job_state)sqlite3_column_int(s, 6),
-                .created_ms = sqlite3_column_int64(s, 7), .ended_ms = sqlite3_column_int64(s, 8),
+                .created_ms = sqlite3_column_int64(s, 7), .ended_ms = sqlite3_column_int64(s, 8), .seq = (uint64_t)sqlite3_column_int64(s, 9),
         };
 }
 
@@ -406,6 +407,17 @@ int ledger_each_ended(struct ledger *l, int64_t ended_before_ms, int (*row)(cons
         if (r < 0)
                 return r;
         sqlite3_bind_int64(s, 1, ended_before_ms);
+        return each(l, s, row, user);
+}
+
+/* row() may ask the ledger for a body or a record: those are other statements. */
+int ledger_each_kind(struct ledger *l, const char *kind, uint64_t after_seq, int (*row)(const struct ledger_row *r, void *user), void *user) {
+        _cleanup_read_ sqlite3_stmt *s = NULL;
+        int r = read_prepare(l, R_KIND, &s);
+        if (r < 0)
+                return r;
+        sqlite3_bind_text(s, 1, kind, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(s, 2, (int64_t)after_seq);
         return each(l, s, row, user);
 }
 

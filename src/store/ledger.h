@@ -60,7 +60,7 @@ int ledger_delete(struct ledger *l, const char *id, ledger_done done, void *user
 /* Forgets what ended before, and keys whose object was deleted before. done(r >= 0): so many jobs went. */
 int ledger_expire(struct ledger *l, int64_t ended_before_ms, ledger_done done, void *user);
 
-struct ledger_row { char *id, *kind, *tenant, *outcome; int priority, attempts; enum job_state state; int64_t created_ms, ended_ms; };
+struct ledger_row { uint64_t seq; char *id, *kind, *tenant, *outcome; int priority, attempts; enum job_state state; int64_t created_ms, ended_ms; };
 void ledger_row_release(struct ledger_row *r);
 int ledger_get(struct ledger *l, const char *id, struct ledger_row *ret);                    /* -ENOENT */
 int ledger_get_body(struct ledger *l, const char *id, struct buf *ret);                      /* -ENOENT, also when it has finished */
@@ -71,6 +71,8 @@ int ledger_find_key(struct ledger *l, const char *kind, const char *tenant, cons
 int ledger_each_open(struct ledger *l, int (*row)(const struct ledger_row *r, void *user), void *user);
 /* The same for jobs that ended before, oldest first. */
 int ledger_each_ended(struct ledger *l, int64_t ended_before_ms, int (*row)(const struct ledger_row *r, void *user), void *user);
+/* Every job of a kind other than "task" (those are too many to have an index), ended ones too, in order of creation from the one after `after_seq` on; the same. */
+int ledger_each_kind(struct ledger *l, const char *kind, uint64_t after_seq, int (*row)(const struct ledger_row *r, void *user), void *user);
 /* Bytes that lack to twice the low-water mark: what can go should go now, before anything has to be refused. */
 uint64_t ledger_disk_lacks(const struct ledger *l);
 bool ledger_disk_low(struct ledger *l);            /* admit nothing */

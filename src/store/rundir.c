@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/macros.h"
-#include "engine/rundir.h"
+#include "store/rundir.h"
 
 #define ID_LEN 36
 
