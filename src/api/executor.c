@@ -10,6 +10,10 @@ const struct http_route *executor_routes(size_t *ret_n) {
                 { .method = "GET", .pattern = "/task/{id}/log", .handler = executor_get_log },
                 { .method = "GET", .pattern = "/task/{id}/log/stdout", .handler = executor_get_stdout },
                 { .method = "GET", .pattern = "/task/{id}/log/stderr", .handler = executor_get_stderr },
+                { .method = "POST", .pattern = "/session/start", .handler = executor_post_session },
+                { .method = "GET", .pattern = "/session/{id}", .handler = executor_get_session },
+                { .method = "DELETE", .pattern = "/session/{id}", .handler = executor_delete_session },
+                { .method = "POST", .pattern = "/session/{id}/exec", .handler = executor_post_exec },
         };
         *ret_n = ARRAY_SIZE(routes);
         return routes;

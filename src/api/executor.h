@@ -8,6 +8,11 @@
  *     GET    /task/{id}/log          200 {"task_id","stdout":{"url","bytes"},"stderr":{...}}
  *     GET    /task/{id}/log/stdout   the bytes; also /stderr
  *
+ *     POST   /session/start          202 {"session_id","status"}
+ *     GET    /session/{id}           200 {"session_id","status","image","error"}
+ *     POST   /session/{id}/exec      200 {"session_id","exit_code","stdout","stderr","timed_out"}
+ *     DELETE /session/{id}           200 {"session_id","deleted":true}
+ *
  * Loop thread only. */
 #pragma once
 #include "api/api.h"

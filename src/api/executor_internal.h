@@ -27,3 +27,18 @@ void executor_delete_task(struct http_request *r, void *user);
 void executor_get_log(struct http_request *r, void *user);
 void executor_get_stdout(struct http_request *r, void *user);
 void executor_get_stderr(struct http_request *r, void *user);
+
+/* ---- sessions ---- */
+
+struct sessions;
+/* The answer to a fault of the engine of sessions; `text` is a decoder's, else NULL. */
+void executor_session_fault(struct http_request *r, int x, const char *text);
+/* 404, or 409 with the state that it is in. */
+void executor_session_unready(struct sessions *ss, struct http_request *r, const char *id);
+/* As executor_body, but an empty body is an empty object. */
+bool executor_optional_body(struct http_request *r, struct json *ret);
+
+void executor_post_session(struct http_request *r, void *user);
+void executor_get_session(struct http_request *r, void *user);
+void executor_delete_session(struct http_request *r, void *user);
+void executor_post_exec(struct http_request *r, void *user);

@@ -16,6 +16,7 @@
 #include "engine/settings.h"
 #include "engine/tasks.h"
 #include "score/request.h"
+#include "session/session.h"
 #include "store/home.h"
 
 #define LAYER_CACHE_MAX (200ull << 30)
@@ -30,9 +31,11 @@ struct engine {
         struct ledger *ledger;
         struct tree_store *trees;
         struct tasks *tasks;
+        struct sessions *sessions;
         struct score_env score;
         struct score_defaults defaults;
         int runs_dirfd, local_repo_fd;
+        unsigned draining_left;        /* of tasks and sessions */
         bool draining, fatal_told;
         void (*fatal)(const char *why, void *user);
         void *fatal_user;
@@ -219,6 +222,19 @@ static int open_tasks(struct engine *en, struct error *e) {
         return tasks_open(&tc, &en->tasks, e);
 }
 
+static int open_sessions(struct engine *en, struct error *e) {
+        const struct engine_config *cfg = en->cfg;
+        struct sessions_config sc = {
+                .loop = en->loop, .spawner = en->spawner, .ledger = en->ledger, .runs_dirfd = en->runs_dirfd,
+                .live_max = cfg->session_max, .execs_max = cfg->session_calls_max, .idle_ms = cfg->session_max_age_s * 1000, .ttl_ms = cfg->session_ttl_s * 1000,
+                .exec_timeout_ms = cfg->session_exec_timeout_s * 1000, .output_max = cfg->session_output_max_bytes,
+                .network = (enum sandbox_network)cfg->session_network,
+        };
+        sandbox_limits_default(&sc.limits);
+        sc.limits.wall_ms = 0;         /* ttl and the idle clock bound it */
+        return sessions_open(&sc, &en->sessions, e);
+}
+
 static int start(struct engine *en, struct error *e) {
         int r = start_privileged(en, e);
         if (r < 0)
@@ -233,6 +249,8 @@ static int start(struct engine *en, struct error *e) {
         r = open_stores(en, e);
         if (r == 0)
                 r = open_tasks(en, e);
+        if (r == 0)
+                r = open_sessions(en, e);
         if (r < 0)
                 return r;
         log_event(LOG_INFO, "engine.started", "home", en->cfg->home, "instance", en->home.instance, NULL);
@@ -286,8 +304,11 @@ static void trees_closed(void *user) {
         spawner_stop(en->spawner, spawner_stopped, en);
 }
 
-static void tasks_drained(void *user) {
+static void drained_one(void *user) {
         struct engine *en = user;
+        if (--en->draining_left > 0)
+                return;
+        sessions_free(TAKE_PTR(en->sessions));
         collections_free(TAKE_PTR(en->score.collections));
         tree_store_close(en->trees, trees_closed, en);
 }
@@ -298,13 +319,16 @@ void engine_drain(struct engine *en, uint64_t grace_ms, void (*done)(void *user)
         en->drained = done;
         en->drained_user = user;
         log_event(LOG_INFO, "engine.draining", NULL);
-        tasks_drain(en->tasks, grace_ms, tasks_drained, en);
+        en->draining_left = 2;
+        tasks_drain(en->tasks, grace_ms, drained_one, en);
+        sessions_drain(en->sessions, grace_ms, drained_one, en);
 }
 
 void engine_free(struct engine *en) {
         if (!en)
                 return;
         tasks_free(en->tasks);         /* trees that a drain has not closed go with the process: closing them needs the loop */
+        sessions_free(en->sessions);
         ledger_close(en->ledger);
         spawner_free(en->spawner);
         fd_close(en->runs_dirfd);
@@ -338,6 +362,8 @@ int engine_task_delete(struct engine *en, const char *id, void (*done)(int r, vo
         return tasks_delete(en->tasks, id, done, user);
 }
 
+struct sessions *engine_sessions(struct engine *en) { return en->sessions; }
+
 int engine_task_log(struct engine *en, const char *id, enum task_stream stream) {
         enum task_status st;
         char path[64];
@@ -351,5 +377,9 @@ int engine_task_log(struct engine *en, const char *id, enum task_stream stream) 
 void engine_stats(struct engine *en, struct engine_stats *ret) {
         struct tasks_stats ts;
         tasks_stats(en->tasks, &ts);
-        *ret = (struct engine_stats){ .queued = ts.queued, .running = ts.running, .slots = en->cfg->running_max, .draining = en->draining, .disk_low = ledger_disk_low(en->ledger) };
+        struct sessions_stats ss = { 0 };
+        if (en->sessions)
+                sessions_stats(en->sessions, &ss);
+        *ret = (struct engine_stats){ .queued = ts.queued, .running = ts.running, .slots = en->cfg->running_max, .sessions = ss.live,
+                                      .draining = en->draining, .disk_low = ledger_disk_low(en->ledger) };
 }

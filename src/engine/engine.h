@@ -26,7 +26,7 @@ void engine_on_fatal(struct engine *en, void (*fatal)(const char *why, void *use
 void engine_drain(struct engine *en, uint64_t grace_ms, void (*done)(void *user), void *user);
 void engine_free(struct engine *en);       /* after a drain, or a fatal end; the loop must run once more to free the handles */
 
-struct engine_stats { size_t queued, running, slots /* that may run at once */; bool draining, disk_low; };
+struct engine_stats { size_t queued, running, slots /* that may run at once */, sessions; bool draining, disk_low; };
 void engine_stats(struct engine *en, struct engine_stats *ret);
 
 /* What requests get where they say nothing: the operator's settings. Constant for the life of the engine. */
@@ -56,6 +56,9 @@ struct engine_wait *engine_task_wait(struct engine *en, const char *id, uint64_t
 void engine_wait_cancel(struct engine_wait *w);
 /* Cancels if queued or running, forgets the record; `done(0)` once nothing of it is left. */
 int engine_task_delete(struct engine *en, const char *id, void (*done)(int r, void *user), void *user);
+/* The sessions; NULL on the way down, when they are gone. */
+struct sessions;
+struct sessions *engine_sessions(struct engine *en);
 /* A stream's log of a task that this engine knows, opened for reading, or -ENOENT. It may still be growing. */
 enum task_stream { TASK_STDOUT, TASK_STDERR, TASK_STREAM_MAX };
 int engine_task_log(struct engine *en, const char *id, enum task_stream stream);

@@ -34,6 +34,9 @@ struct engine_config {
         uint64_t queued_max;
         uint64_t task_max_age_s;
         uint64_t drain_grace_s;
+        uint64_t session_max;              /* that live at a time */
+        uint64_t session_ttl_s;            /* 0 = none */
+        int session_network;               /* enum sandbox_network */
         int task_network;                  /* enum sandbox_network */
         uint64_t record_output_bytes;
         char **repo_roots;                 /* NULL = the default rule */

@@ -10,14 +10,14 @@
 #include "session/session.h"
 
 #define PROCESSES_LIVE_MAX 256              /* that run at a time in one session */
-#define PROCESSES_KEPT_MAX 1024             /* background commands of one session, ended ones included: the oldest ended goes */
-#define COMMAND_TEXT_MAX (120u * 1024)     /* bytes of `command`, of one argument; the kernel takes 128 KiB */
-#define COMMAND_ARGS_MAX 10000
-#define COMMAND_STDIN_MAX (16u << 20)      /* bytes given at once; what is written to a background command has no bound */
-#define COMMAND_OUTPUT_MAX (16u << 20)     /* bytes of a stream kept in memory */
-#define COMMAND_LOG_MAX (256ull << 20)     /* bytes of a background command's stream on disk; beyond it the command is killed */
-#define COMMAND_TIMEOUT_MAX_S (7 * 86400)
-#define COMMAND_TIMEOUT_EXIT 124
+#define PROCESSES_KEPT_MAX 64              /* background commands of one session, ended ones included: the oldest ended goes */
+#define PROCESS_TEXT_MAX (120u * 1024)     /* bytes of `command`, of one argument; the kernel takes 128 KiB */
+#define PROCESS_ARGS_MAX 10000
+#define PROCESS_STDIN_MAX (16u << 20)      /* bytes given at once; what is written to a background command has no bound */
+#define PROCESS_OUTPUT_MAX (64u << 20)     /* bytes of a stream kept in memory */
+#define PROCESS_LOG_MAX (64ull << 20)      /* bytes of a background command's stream on disk; beyond it the command is killed */
+#define PROCESS_TIMEOUT_MAX_S (7 * 86400)
+#define PROCESS_TIMEOUT_EXIT 124
 
 struct process;
 
@@ -25,7 +25,8 @@ enum process_state { PROCESS_WAITING, PROCESS_RUNNING, PROCESS_EXITED, PROCESS_S
 STRING_TABLE_DECLARE(process_state);       /* "waiting", "running", "exited" */
 
 struct process_spec {                      /* read during the call */
-        const char *shell;                 /* for /bin/bash -lc; exactly one of shell and argv */
+        const char *shell;                 /* for /bin/bash; exactly one of shell and argv */
+        bool login;                        /* -lc instead of -c */
         const char *const *argv;           /* as it is; argv[0] is looked up in PATH */
         const char *const *env;            /* "K=V", over the session's; may be NULL */
         const char *cwd;                   /* NULL: the session's; relative: to that */
@@ -35,6 +36,7 @@ struct process_spec {                      /* read during the call */
         uint64_t output_limit;             /* bytes of a stream kept in memory, half head, half tail; 0 = the server's */
         const char *input; size_t input_len;   /* standard input; NULL = /dev/null */
         bool background;
+        bool passive;                      /* background: does not keep the session from being idle */
         bool keep_input;                   /* background: standard input stays open for process_write */
         bool merge;                        /* standard error goes where standard output goes */
 };

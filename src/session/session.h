@@ -17,6 +17,8 @@
  *
  * Loop thread only. Callbacks may run from inside the call that starts the work only where it is said. */
 #pragma once
+#include <stdbool.h>
+
 #include "base/map.h"
 #include "sandbox/sandbox.h"
 #include "store/ledger.h"
@@ -147,7 +149,9 @@ struct session_use {
         struct session_use *next, **at;        /* at NULL: not in use */
         struct session *session;
         void (*ended)(struct session_use *u);  /* the session ends, its sandbox is being destroyed: let go soon. May be NULL */
+        bool told, passive;                    /* session.c's */
 };
 /* -ENOENT; -EAGAIN: not READY; -ESHUTDOWN draining. */
 int session_use_begin(struct sessions *ss, const char *id, struct session_use *u, void (*ended)(struct session_use *u));
+void session_use_passive(struct session_use *u);       /* it does not keep the session from being idle any more */
 void session_use_end(struct session_use *u);   /* once; fine on what is not in use */

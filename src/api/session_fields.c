@@ -1,0 +1,294 @@
+#include <string.h>
+
+#include "api/fields.h"
+#include "api/session_fields.h"
+#include "base/fields_forms.h"
+#include "base/hash.h"
+#include "base/strv.h"
+#include "base/utf8.h"
+#include "sandbox/limit_fields.h"
+
+/* ---- parsers ------------------------------------------------------------------------------------------------------------------- */
+
+int parse_spec_env(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct session_spec *s = target;
+        char **env;
+        int r = field_env(f, v, &env, e);
+        if (r < 0)
+                return r;
+        strv_free(s->env);
+        s->env = env;
+        return 0;
+}
+
+int parse_spec_user(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct session_spec *s = target;
+        int r = field_user(f, v, &s->uid, &s->gid, e);
+        s->user_given = s->user_given || r == 0;
+        return r;
+}
+
+int parse_spec_labels(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct session_spec *s = target;
+        char **labels;
+        int r = field_labels(f, v, &labels, e);
+        if (r < 0)
+                return r;
+        strv_free(s->labels);
+        s->labels = labels;
+        const char *tenant = labels_get(labels, "tenant");
+        char *copy = strdup(tenant ? tenant : "");
+        if (!copy)
+                return error_set(e, -ENOMEM, "decode request");
+        free(s->tenant);
+        s->tenant = copy;
+        return 0;
+}
+
+int parse_spec_network(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct session_spec *s = target;
+        if (v->type == JSON_ARRAY || v->type == JSON_OBJECT || json_string_is(v, "allow"))
+                return field_unsupported(f, e, "allow-lists need the egress proxy of a later release");
+        if (v->type != JSON_STRING)
+                return field_fault(f, e, "expected a string, not %s", json_type_to_string(v->type));
+        if (json_string_is(v, "none"))
+                s->network = NETWORK_NONE;
+        else if (json_string_is(v, "open") || json_string_is(v, "host"))
+                s->network = NETWORK_OPEN;     /* the wire's "host" never shares the host's own network */
+        else
+                return field_fault(f, e, "must be one of none, open");
+        return 0;
+}
+
+int parse_spec_caps(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct session_spec *s = target;
+        struct field list = *f;
+        _cleanup_strv_ char **names = NULL;
+        list.kind = FIELD_LIST;
+        list.at = 0;
+        list.max = 64;
+        int r = fields_decode_found(&list, 1, v, 0, &names, e);
+        uint64_t caps = 0;
+        for (char **n = names; r == 0 && n && *n; n++) {
+                uint64_t bits;
+                if (sandbox_cap_parse(*n, &bits) < 0)
+                        return field_fault(f, e, "'%.64s' is not a capability", *n);
+                caps |= bits;
+        }
+        if (r == 0)
+                s->cap_drop = caps;
+        return r;
+}
+
+int parse_spec_key(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct session_spec *s = target;
+        char *key;
+        int r = field_string(f, v, IDEMPOTENCY_KEY_MAX, &key, NULL, e);
+        if (r < 0)
+                return r;
+        if (!key[0]) {
+                free(key);
+                return field_fault(f, e, "must not be empty");
+        }
+        free(s->idempotency_key);
+        s->idempotency_key = key;
+        return 0;
+}
+
+/* ---- start ----------------------------------------------------------------------------------------------------------------------- */
+
+#define AT(member) .at = offsetof(struct session_start, member)
+#define TEXT(name_, member, limit) .name = name_, .kind = FIELD_STRING, AT(member), .max = limit
+#define SECONDS(name_, member) .name = name_, .kind = FIELD_NUMBER, AT(member), .min = 0, .max = SESSION_TIME_MAX_S, .scale = 1000
+#define CUSTOM(name_, parse_, type_) .name = name_, .kind = FIELD_CUSTOM, .parse = parse_, .type = type_
+
+static const struct field limit_fields[] = { LIMIT_FIELDS(offsetof(struct session_start, spec.limits)) };
+
+/* In both dialects. */
+#define COMMON_FIELDS \
+        { TEXT("image", spec.image, SESSION_IMAGE_MAX), .given_at = offsetof(struct session_start, image_given), .doc = "`host`, a directory that is a root file system, or an image of the store" }, \
+        { CUSTOM("env", parse_spec_env, "object of strings"), .def = "empty", .doc = "added to the image's environment" }, \
+        { CUSTOM("cap_drop", parse_spec_caps, "list of strings"), .def = "empty", .doc = "capabilities to take away, `ALL` for all" }, \
+        { TEXT("startup_command", spec.startup_command, PROCESS_TEXT_MAX), .doc = "started in the background when the session is ready; best effort" }, \
+        { TEXT("workdir", spec.workdir, SESSION_PATH_MAX), .def = "the image's", .doc = "where commands run that say nothing" }, \
+        { CUSTOM("user", parse_spec_user, "integer, or `UID:GID`"), .def = "the image's", .doc = "who runs commands that say nothing" }, \
+        { CUSTOM("network", parse_spec_network, "`none`, `open`"), .given_at = offsetof(struct session_start, network_given), .def = "the operator's", .doc = "`open` is the public network through NAT" }, \
+        { .name = "limits", .kind = FIELD_OBJECT, .sub = limit_fields, .n_sub = ARRAY_SIZE(limit_fields), .doc = "of the whole sandbox; `wall_s` has no default here" }, \
+        { CUSTOM("labels", parse_spec_labels, "object of strings"), .def = "empty", .doc = "for lists; `tenant` separates idempotency keys" }, \
+        { SECONDS("ttl_s", spec.ttl_ms), .def = "the operator's", .doc = "life in all; 0 = no end" }, \
+        { SECONDS("idle_timeout_s", spec.idle_ms), .def = "the operator's", .doc = "life after the end of the last use; 0 = no end" }, \
+        { SECONDS("owner_ttl_s", spec.owner_ttl_ms), .def = "0", .doc = "without a heartbeat for this long it is removed; 0 = no lease" }, \
+        { SECONDS("pull_timeout", pull_timeout_ms), .def = "1800", .doc = "for getting the image" }, \
+        { CUSTOM("idempotency_key", parse_spec_key, "string"), .doc = "also as the header `Idempotency-Key`" }
+
+static const struct field executor_start_fields[] = {
+        COMMON_FIELDS,
+        { .name = "block_network", .kind = FIELD_BOOL, AT(block_network), .given_at = offsetof(struct session_start, block_given), .def = "false", .doc = "true: `network` is `none`" },
+        { SECONDS("build_timeout", build_timeout_ms), .def = "1800", .doc = "for building the image" },
+};
+static const struct field v1_start_fields[] = { COMMON_FIELDS };
+
+void session_start_release(struct session_start *q) {
+        session_spec_release(&q->spec);
+}
+
+static int take_header_key(struct session_spec *s, const char *key, struct error *e) {
+        if (!key || (s->idempotency_key && strcmp(s->idempotency_key, key) == 0))
+                return 0;
+        if (s->idempotency_key)
+                return error_say(e, -EINVAL, "Invalid value for 'idempotency_key': the field and the header Idempotency-Key differ");
+        if (!key[0] || strlen(key) > IDEMPOTENCY_KEY_MAX || !utf8_valid(key, strlen(key)))
+                return error_say(e, -EINVAL, "Invalid value for 'Idempotency-Key': expected 1 to %u bytes of UTF-8", IDEMPOTENCY_KEY_MAX);
+        s->idempotency_key = strdup(key);
+        return s->idempotency_key ? 0 : error_set(e, -ENOMEM, "decode request");
+}
+
+static int hash_sink(const void *p, size_t n, void *user) {
+        sha256_update(user, p, n);
+        return 0;
+}
+
+static int hash_body(const struct json *object, char ret[static 65], struct error *e) {
+        struct sha256 h;
+        int r = sha256_init(&h);
+        if (r < 0)
+                return error_set(e, r, "decode request");
+        r = json_canonical(object, hash_sink, &h);
+        if (r < 0) {
+                sha256_release(&h);
+                return r == -ENOMEM ? error_set(e, r, "decode request") : error_say(e, -EINVAL, "Request body must be valid JSON");
+        }
+        sha256_finish(&h, ret);
+        return 0;
+}
+
+static int check_workdir(const struct session_spec *s, struct error *e) {
+        if (s->workdir && s->workdir[0] && s->workdir[0] != '/')
+                return error_say(e, -EINVAL, "Invalid value for 'workdir': must be an absolute path");
+        return 0;
+}
+
+/* An empty text means what absence means. */
+static void drop_empty(char **text) {
+        if (*text && !(*text)[0]) {
+                free(*text);
+                *text = NULL;
+        }
+}
+
+static int decode_start(const struct sessions *ss, struct field_table t, const struct json *object, const char *header_key, struct session_start *q, struct error *e) {
+        *q = (struct session_start){ .pull_timeout_ms = 1800 * 1000, .build_timeout_ms = 1800 * 1000 };
+        int r = session_spec_init(ss, &q->spec);
+        if (r < 0)
+                return error_set(e, r, "decode request");
+        r = fields_decode(t.rows, t.n, object, 0, q, e);
+        if (r == 0)
+                r = take_header_key(&q->spec, header_key, e);
+        if (r == 0 && q->spec.idempotency_key)
+                r = hash_body(object, q->spec.hash, e);
+        if (r == 0)
+                r = check_workdir(&q->spec, e);
+        drop_empty(&q->spec.workdir);
+        drop_empty(&q->spec.startup_command);
+        if (r < 0)
+                session_start_release(q);
+        return r;
+}
+
+static int check_mode(const struct json *object, bool *ret_build, struct error *e) {
+        struct json v;
+        *ret_build = false;
+        if (!json_get(object, "mode", &v) || v.type == JSON_NULL || json_string_is(&v, "image"))
+                return 0;
+        if (v.type != JSON_STRING)
+                return error_say(e, -EINVAL, "Invalid value for 'mode': expected a string, not %s", json_type_to_string(v.type));
+        if (json_string_is(&v, "build")) {
+                *ret_build = true;
+                return 0;
+        }
+        _cleanup_buf_ struct buf shown = BUF_INIT(400), text = BUF_INIT(200);
+        if (json_string(&v, &text) < 0)
+                buf_reset(&text);      /* too long to repeat */
+        (void)python_repr(buf_str(&text), text.len, &shown);
+        return error_say(e, -EINVAL, "Unsupported mode: %s", buf_str(&shown));
+}
+
+static bool is_absent(const struct json *object, const char *name) {
+        struct json v;
+        return !json_get(object, name, &v) || v.type == JSON_NULL || json_string_is(&v, "");
+}
+
+int session_start_decode(const struct sessions *ss, const struct json *object, const char *header_key, struct session_start *ret, struct error *e) {
+        bool build;
+        struct session_start q;
+        int r = check_mode(object, &build, e);
+        if (r < 0)
+                return r;
+        const char *required = build ? "dockerfile" : "image";
+        if (is_absent(object, required))
+                return error_say(e, -EINVAL, "Missing required fields: ['%s']", required);
+        if (build)
+                return error_say(e, -EOPNOTSUPP, "Unsupported value for 'mode': images are not built by this release");
+        r = decode_start(ss, (struct field_table){ executor_start_fields, ARRAY_SIZE(executor_start_fields) }, object, header_key, &q, e);
+        if (r < 0)
+                return r;
+        if (!q.network_given && q.block_given)
+                q.spec.network = q.block_network ? NETWORK_NONE : NETWORK_OPEN;
+        *ret = q;
+        return 0;
+}
+
+int v1_start_decode(const struct sessions *ss, const struct json *object, const char *header_key, struct session_start *ret, struct error *e) {
+        return decode_start(ss, (struct field_table){ v1_start_fields, ARRAY_SIZE(v1_start_fields) }, object, header_key, ret, e);
+}
+
+/* ---- exec ------------------------------------------------------------------------------------------------------------------------ */
+
+#undef AT
+#define AT(member) .at = offsetof(struct exec_body, member)
+
+static int parse_output_limit(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct exec_body *b = target;
+        int64_t n;
+        int r = json_int_loose(v, &n);
+        if (r == -EINVAL)
+                return field_fault(f, e, "expected an integer");
+        b->output_limit = r < 0 || n > PROCESS_OUTPUT_MAX ? PROCESS_OUTPUT_MAX : n;
+        return 0;
+}
+
+static const struct field executor_exec_fields[] = {
+        { .name = "command", .kind = FIELD_STRING, AT(command), .max = PROCESS_TEXT_MAX, .doc = "run by `/bin/bash -lc`" },
+        { .name = "timeout", .kind = FIELD_NUMBER, AT(timeout_ms), .given_at = offsetof(struct exec_body, timeout_given), .min = 0, .max = PROCESS_TIMEOUT_MAX_S, .scale = 1000, .def = "60", .doc = "seconds from the start of the process; 0 = none" },
+        { .name = "cwd", .kind = FIELD_STRING, AT(cwd), .max = SESSION_PATH_MAX, .def = "the session's", .doc = "working directory" },
+        { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, .type = "integer", .def = "65536", .doc = "bytes of each stream kept; 0 or less: the operator's" },
+};
+
+void exec_body_release(struct exec_body *b) {
+        free(b->command);
+        strv_free(b->argv);
+        strv_free(b->env);
+        free(b->cwd);
+        free(b->input);
+        *b = (struct exec_body){ 0 };
+}
+
+int exec_body_decode(const struct sessions *ss, const struct json *object, struct exec_body *ret, struct error *e) {
+        struct exec_body b = { .timeout_ms = sessions_settings(ss)->exec_timeout_ms };
+        int r = fields_decode(executor_exec_fields, ARRAY_SIZE(executor_exec_fields), object, 0, &b, e);
+        if (r == 0 && !b.command && !(b.command = strdup("")))
+                r = error_set(e, -ENOMEM, "decode request");
+        if (r < 0)
+                exec_body_release(&b);
+        else
+                *ret = b;
+        return r;
+}
+
+void exec_body_spec(const struct exec_body *b, struct process_spec *ret) {
+        *ret = (struct process_spec){
+                .shell = b->command, .argv = (const char *const *)b->argv, .env = (const char *const *)b->env, .cwd = b->cwd, .user_given = b->user_given,
+                .uid = b->uid, .gid = b->gid, .timeout_ms = b->timeout_ms, .output_limit = b->output_limit > 0 ? (uint64_t)b->output_limit : 0,
+                .input = b->input, .input_len = b->input_len, .background = b->background, .keep_input = b->keep_input, .merge = b->merge,
+        };
+}

@@ -1,0 +1,49 @@
+/* What requests about sessions say, decoded by tables (base/fields.h): the executor's dialect and the native one where they agree. */
+#pragma once
+#include "base/fields.h"
+#include "session/process.h"
+
+#define SESSION_IMAGE_MAX 1024u
+#define SESSION_PATH_MAX 4096u
+#define SESSION_TIME_MAX_S (365 * 86400)
+#define SESSION_LIMITS_FAULT "Invalid value for 'limits'"
+
+struct field_table { const struct field *rows; size_t n; };
+
+/* Rows' parse functions; the target begins with the struct named. */
+int parse_spec_env(const struct field *f, const struct json *v, void *session_start, struct error *e);
+int parse_spec_user(const struct field *f, const struct json *v, void *session_start, struct error *e);
+int parse_spec_labels(const struct field *f, const struct json *v, void *session_start, struct error *e);
+int parse_spec_network(const struct field *f, const struct json *v, void *session_start, struct error *e);
+int parse_spec_caps(const struct field *f, const struct json *v, void *session_start, struct error *e);
+int parse_spec_key(const struct field *f, const struct json *v, void *session_start, struct error *e);
+
+/* ---- POST /session/start and POST /v1/sessions ---- */
+
+struct session_start {
+        struct session_spec spec;      /* first: the parsers' target */
+        bool network_given;
+        bool block_network, block_given;           /* executor only */
+        uint64_t pull_timeout_ms, build_timeout_ms;
+        bool image_given;
+};
+void session_start_release(struct session_start *q);
+/* -EINVAL, -EOPNOTSUPP, -ENOMEM; the text is the wire's. `header_key`: the Idempotency-Key header, NULL without. */
+int session_start_decode(const struct sessions *ss, const struct json *object, const char *header_key, struct session_start *ret, struct error *e);
+int v1_start_decode(const struct sessions *ss, const struct json *object, const char *header_key, struct session_start *ret, struct error *e);
+
+/* ---- exec ---- */
+
+struct exec_body {
+        char *command;                 /* NULL when argv is given */
+        char **argv, **env;
+        char *cwd, *input;
+        size_t input_len;
+        int64_t output_limit;          /* <= 0: the server's */
+        uint64_t timeout_ms;
+        bool timeout_given, user_given, background, keep_input, merge;
+        uint32_t uid, gid;
+};
+void exec_body_release(struct exec_body *b);
+int exec_body_decode(const struct sessions *ss, const struct json *object, struct exec_body *ret, struct error *e);    /* the executor's */
+void exec_body_spec(const struct exec_body *b, struct process_spec *ret);      /* borrows */

@@ -1,0 +1,70 @@
+/* Between the files of this layer: sessions.c (the set), session.c (one life), record.c (what the ledger keeps), process*.c. */
+#pragma once
+#include "base/buf.h"
+#include "base/clock.h"
+#include "session/process.h"
+
+#define RECORD_MAX (160u << 20)            /* bytes of a session's record: labels and all */
+
+struct removal { struct removal *next; void (*done)(int r, void *user); void *user; };
+
+struct session {
+        struct map_node node;
+        struct sessions *ss;
+        struct session_spec spec;
+        struct sandbox *sandbox;           /* from its creation until it is gone */
+        struct session_use *uses;
+        size_t n_uses, n_active;           /* all; those that keep it from being idle */
+        struct process *processes;         /* all of them, newest first */
+        size_t n_processes, n_background, n_exited;
+        unsigned next_process;             /* id of the next background command */
+        uv_timer_t timer;                  /* the nearest of ttl, idle, lease */
+        int64_t created_ms, ready_ms, last_used_ms;            /* wall */
+        uint64_t created_at, last_end_at, lease_at;            /* monotonic, ms; lease_at: the last heartbeat */
+        session_created created;           /* while the row is on its way to disk */
+        void *created_user;
+        struct removal *removals;          /* who asked for its deletion */
+        char *error;                       /* why it failed or ended */
+        char *record;                      /* while it is being written */
+        enum session_state state;
+        bool inserting, ending, paused, recording, closed;
+        bool quiet;                        /* a drain ends it: its row stays open for the next start */
+        bool refused;                      /* its row could not be written: it leaves no trace */
+        bool has_logs;
+        char id[SESSION_ID_SIZE];
+};
+
+struct sessions {
+        struct sessions_config cfg;
+        struct map map;
+        struct session *closing;           /* list by node.next: out of the map, still in use or its timer still closing */
+        size_t starting, inflight;         /* inflight: commands that count for execs_max */
+        struct process *waiting, **waiting_last;
+        size_t n_waiting;
+        bool draining, freed;
+        size_t open_handles;
+        uv_timer_t grace;
+        void (*drained)(void *user);
+        void *drained_user;
+};
+
+/* sessions.c */
+void sessions_check_drained(struct sessions *ss);
+/* session.c */
+struct session *session_new(struct sessions *ss, struct session_spec *spec);       /* takes the spec's contents; in the map */
+int session_start(struct session *s, struct error *e);
+/* The end, once: `state` is FAILED, FINISHED or EXPIRED. Its sandbox goes; then the record is written. */
+void session_end(struct session *s, enum session_state state, const char *why);
+void session_inserted(struct session *s, int r);
+void session_settle(struct session *s);
+void session_rearm(struct session *s);
+/* record.c */
+int record_summary(const struct session_spec *spec, struct buf *ret);              /* the row's body */
+int record_final(const struct session *s, struct buf *ret);                        /* the row's record */
+int record_of_lost(const char *summary, size_t n, const char *why, struct buf *ret);
+/* Fills the view from a body or record. */
+int record_view(const char *text, size_t n, struct session_view *v);
+void view_of_live(const struct session *s, struct session_view *v, int *ret_r);
+/* process.c */
+void processes_end_all(struct session *s);         /* the session is over: forgets the ended ones */
+void processes_admit(struct sessions *ss);         /* starts what waits, as far as there is room */
