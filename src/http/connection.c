@@ -12,6 +12,7 @@
  *
  * Back-pressure: nothing is read while the spool is behind; no request is taken while the peer does not read its answers; during a
  * handler only the rest of the head buffer is filled, which is enough to notice that the peer went away. */
+#include "http/events.h"
 #include "http/internal.h"
 
 static const uv_buf_t no_room = { NULL, 0 };
@@ -46,6 +47,7 @@ void conn_unref(struct conn *c) {
 }
 
 static void closed(uv_handle_t *h) {
+        tunnel_tell(h->data);
         conn_unref(h->data);
 }
 
@@ -258,6 +260,8 @@ static bool wants_bytes(const struct conn *c) {
                 return !c->r.body.busy && !c->complete;
         case CONN_HANDLER:
                 return upload_wants(c) || (c->r.up.left.len == 0 && c->in_len < c->in_alloc);
+        case CONN_TUNNEL:
+                return tunnel_wants(c);
         default:
                 return c->state != CONN_CLOSED;
         }
@@ -265,9 +269,9 @@ static bool wants_bytes(const struct conn *c) {
 
 static void allocate(uv_handle_t *h, size_t suggested, uv_buf_t *ret) {
         struct conn *c = h->data;
-        bool drop = c->state == CONN_FLUSH || c->state == CONN_LINGER;
+        bool head = c->state != CONN_FLUSH && c->state != CONN_LINGER && c->state != CONN_TUNNEL;
         *ret = no_room;
-        if (drop || (c->state == CONN_BODY && c->pos == c->in_len) || (c->state == CONN_HANDLER && upload_wants(c))) {
+        if (!head || (c->state == CONN_BODY && c->pos == c->in_len) || (c->state == CONN_HANDLER && upload_wants(c))) {
                 *ret = uv_buf_init(c->s->read_buf, READ_CHUNK);
                 return;
         }
@@ -303,7 +307,7 @@ static void arrived(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
         if (n == UV_EOF) {
                 c->eof = true;
                 c->reading = false;
-                if (c->state == CONN_BODY || c->state == CONN_LINGER || (c->state == CONN_HANDLER && upload_wants(c))) {
+                if (c->state == CONN_BODY || c->state == CONN_LINGER || c->state == CONN_TUNNEL || (c->state == CONN_HANDLER && upload_wants(c))) {
                         conn_close(c);
                         return;
                 }
@@ -314,6 +318,8 @@ static void arrived(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
                 take_body_bytes(c, b->base, (size_t)n);
         else if (c->state == CONN_HANDLER && b->base == c->s->read_buf)
                 upload_arrived(c, b->base, (size_t)n);
+        else if (c->state == CONN_TUNNEL)
+                tunnel_arrived(c, b->base, (size_t)n);
         else if (b->base != c->s->read_buf)
                 c->in_len += (size_t)n;
         conn_pump(c);
@@ -330,7 +336,9 @@ static enum conn_phase phase_of(const struct conn *c) {
         case CONN_BODY:
                 return c->r.body.busy ? PHASE_HANDLER : PHASE_BODY;
         case CONN_HANDLER:
-                return upload_wants(c) ? PHASE_BODY : PHASE_HANDLER;
+                return upload_wants(c) ? PHASE_BODY : c->r.events ? PHASE_EVENTS : PHASE_HANDLER;
+        case CONN_TUNNEL:
+                return PHASE_TUNNEL;
         case CONN_LINGER:
                 return PHASE_LINGER;
         default:
@@ -338,14 +346,15 @@ static enum conn_phase phase_of(const struct conn *c) {
         }
 }
 
-static void arm(struct conn *c, enum conn_phase phase) {
+void conn_arm(struct conn *c, enum conn_phase phase) {
         const struct http_limits *l = &c->s->cfg.limits;
         const uint64_t ms[] = {
                 [PHASE_NONE] = 0, [PHASE_IDLE] = l->idle_timeout_ms, [PHASE_HEAD] = l->head_timeout_ms, [PHASE_BODY] = l->body_timeout_ms,
                 [PHASE_HANDLER] = 0, [PHASE_WRITE] = l->write_timeout_ms, [PHASE_LINGER] = HTTP_LINGER_MS,
+                [PHASE_EVENTS] = HTTP_EVENTS_KEEP_ALIVE_MS, [PHASE_TUNNEL] = c->tunnel ? c->tunnel->idle_ms : 0,
         };
         c->phase = phase;
-        c->mark = phase == PHASE_WRITE ? response_unsent(c) : c->r.body.len;
+        c->mark = phase == PHASE_WRITE ? response_unsent(c) : phase == PHASE_TUNNEL ? c->tunnel->received : phase == PHASE_EVENTS ? c->r.n_events : c->r.body.len;
         server_deadline(c, ms[phase]);
 }
 
@@ -380,7 +389,7 @@ static void settle(struct conn *c) {
                 return;
         enum conn_phase phase = phase_of(c);
         if (phase != c->phase)
-                arm(c, phase);
+                conn_arm(c, phase);
         bool want = !c->eof && wants_bytes(c);
         if (want && !c->reading && uv_read_start(&c->h.stream, allocate, arrived) < 0)
                 conn_close(c);
@@ -404,6 +413,9 @@ void conn_pump(struct conn *c) {
                 case CONN_HANDLER:
                         more = upload_step(c);
                         break;
+                case CONN_TUNNEL:
+                        more = tunnel_step(c);
+                        break;
                 default:
                         more = false;
                 }
@@ -412,6 +424,8 @@ void conn_pump(struct conn *c) {
         c->pumping = false;
         if (c->state != CONN_CLOSED)
                 settle(c);
+        if (c->state == CONN_FLUSH || c->state == CONN_LINGER)
+                tunnel_tell(c);
 }
 
 void conn_answered(struct conn *c) {
@@ -449,13 +463,13 @@ void conn_expired(struct conn *c) {
         switch (c->phase) {
         case PHASE_WRITE:
                 if (response_unsent(c) < c->mark)
-                        arm(c, PHASE_WRITE);
+                        conn_arm(c, PHASE_WRITE);
                 else
                         conn_close(c);
                 return;
         case PHASE_BODY:
                 if (c->r.body.len - c->mark >= c->s->cfg.limits.body_rate_min) {
-                        arm(c, PHASE_BODY);
+                        conn_arm(c, PHASE_BODY);
                         return;
                 }
                 if (c->state == CONN_HANDLER) {
@@ -466,6 +480,18 @@ void conn_expired(struct conn *c) {
         case PHASE_HEAD:
                 request_identify(&c->r);
                 break;
+        case PHASE_EVENTS:
+                if (c->r.n_events == c->mark)
+                        events_expired(c);
+                if (c->state == CONN_HANDLER && !c->writing)
+                        conn_arm(c, PHASE_EVENTS);
+                return;
+        case PHASE_TUNNEL:
+                if ((c->tunnel->received == c->mark || c->tunnel->strict) && c->tunnel->idle)
+                        c->tunnel->idle(c->tunnel, c->tunnel->user);
+                if (c->state == CONN_TUNNEL && !c->writing)
+                        conn_arm(c, PHASE_TUNNEL);
+                return;
         default:
                 conn_close(c);
                 return;
@@ -475,6 +501,8 @@ void conn_expired(struct conn *c) {
 }
 
 void conn_drop_idle(struct conn *c) {
+        if (c->state == CONN_TUNNEL)
+                tunnel_stopping(c);
         if (c->state == CONN_HEAD && response_unsent(c) == 0)
                 conn_close(c);
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "http/server.h"
+#include "http/tunnel.h"
 #include "http/upload.h"
 
 #define READ_CHUNK (64u * 1024)          /* the server's read buffer, for bodies and what is thrown away */
@@ -77,6 +78,8 @@ struct http_request {
         /* answer */
         enum answer answer;
         int status;
+        bool events;                                /* a stream of server-sent events; */
+        uint64_t n_events;                          /* so many of them so far */
         bool fixed;                                 /* a stream with a length; */
         uint64_t out_left;                          /* of it, not written yet */
         uint64_t started_ms;
@@ -90,12 +93,13 @@ enum conn_state {
         CONN_HEAD,       /* between requests, or reading a head */
         CONN_BODY,       /* reading (or dropping) a body */
         CONN_HANDLER,    /* the request is the handler's until it is answered */
+        CONN_TUNNEL,     /* no longer HTTP */
         CONN_FLUSH,      /* the last answer is on its way out */
         CONN_LINGER,     /* our side is shut; what still comes is dropped, so that the peer can read the answer */
         CONN_CLOSED,
 };
 
-enum conn_phase { PHASE_NONE, PHASE_IDLE, PHASE_HEAD, PHASE_BODY, PHASE_HANDLER, PHASE_WRITE, PHASE_LINGER };
+enum conn_phase { PHASE_NONE, PHASE_IDLE, PHASE_HEAD, PHASE_BODY, PHASE_HANDLER, PHASE_WRITE, PHASE_LINGER, PHASE_EVENTS, PHASE_TUNNEL };
 
 struct conn {
         struct http_server *s;
@@ -118,6 +122,7 @@ struct conn {
         uint64_t deadline;                 /* loop time, ms; 0 = none */
         uint64_t mark;                     /* body bytes or unsent bytes when the deadline was set: progress */
         unsigned pending;                  /* callbacks that still hold this object */
+        struct http_tunnel *tunnel;        /* until its `closed` was called */
         struct conn *later;                /* the next one to be pumped soon */
         bool is_later;
 };
@@ -132,6 +137,7 @@ struct http_server {
         struct conn *conns;
         size_t n_conns, n_rejected;
         uv_timer_t sweep, grace, soon;
+        struct http_tunnel *tunnel;        /* until its `closed` was called */
         struct conn *later;                /* to be pumped by `soon` */
         uint64_t sweep_at;                 /* 0 = not armed */
         bool has_listener, listening, stopping;
@@ -152,6 +158,7 @@ void conn_pump(struct conn *c);                         /* goes on as far as it 
 void conn_close(struct conn *c);
 void conn_unref(struct conn *c);                        /* a callback that counted in `pending` has run */
 int conn_grow(struct conn *c, size_t want);              /* room in c->in; moves what a request's strings point to */
+void conn_arm(struct conn *c, enum conn_phase phase);    /* sets the deadline of what is waited for now */
 void conn_expired(struct conn *c);
 void conn_answered(struct conn *c);                     /* the answer is complete in the out buffers */
 void conn_drop_idle(struct conn *c);                    /* at shutdown */
@@ -195,6 +202,35 @@ uint64_t body_limit(const struct http_request *r);
 /* Starts a flush if one is due (`last`: whatever the spool has begun must be whole). True: busy until c is pumped again. */
 bool body_flush(struct conn *c, bool last);
 
+/* tunnel.c */
+struct http_tunnel {
+        struct conn *c;
+        struct http_tunnel_calls calls; void *user;
+        void (*idle)(struct http_tunnel *t, void *user);       /* nothing came for idle_ms; may be NULL */
+        void (*stopping)(struct http_tunnel *t, void *user);   /* the server would like to end; may be NULL */
+        uint64_t idle_ms;
+        uint64_t received;              /* bytes so far */
+        unsigned paused;
+        bool want_drain;
+        bool strict;                    /* idle_ms counts whatever comes */
+        bool again;                     /* `data` is called once unpaused, even without bytes */
+        struct buf left;                /* came, and was not looked at */
+};
+/* As http_tunnel_accept(); the answer's header fields are added before. */
+int tunnel_open(struct http_request *r, const struct http_tunnel *like, struct http_tunnel **ret);
+int tunnel_put(struct http_tunnel *t, const char *p, size_t n);    /* whatever is unsent; no flush */
+bool tunnel_full(struct http_tunnel *t);                /* over the high-water mark (or over): then `drain` will be called */
+void tunnel_no_memory(struct http_request *r);          /* the answer when it could not be opened */
+bool tunnel_step(struct conn *c);
+bool tunnel_wants(const struct conn *c);
+void tunnel_arrived(struct conn *c, const char *p, size_t n);
+void tunnel_drained(struct conn *c);
+void tunnel_tell(struct conn *c);                       /* `closed`, once it is over */
+void tunnel_stopping(struct conn *c);
+
+/* events.c */
+void events_expired(struct conn *c);                    /* nothing was sent for a while */
+
 /* upload.c */
 void upload_reset(struct upload *u);
 bool upload_step(struct conn *c);                       /* for conn_pump: true if it went on */
@@ -207,6 +243,7 @@ int upload_piece(struct http_request *r, const char *p, size_t n); /* from the p
 
 /* response.c */
 void response_refuse(struct conn *c, struct refusal why, bool close);   /* the server's own answer */
+int response_head(struct http_request *r, int status);  /* of a 101 */
 void response_abort(struct http_request *r);            /* the answer was begun and cannot be finished */
 int response_raw(struct conn *c, const char *p, size_t n);
 void response_flush(struct conn *c);
@@ -216,4 +253,5 @@ size_t response_unsent(const struct conn *c);
 void request_reset(struct http_request *r);
 void request_release(struct http_request *r);
 void request_identify(struct http_request *r);          /* request id and traceparent */
+bool request_lists(const struct http_request *r, const char *name, const char *token);     /* in any field of that name, comma-separated */
 static inline char *request_at(const struct http_request *r, uint32_t offset) { return r->c->in + offset; }

@@ -19,7 +19,8 @@ void request_reset(struct http_request *r) {
         r->answer = ANSWER_NONE;
         r->status = 0;
         r->closed = r->drain = NULL;
-        r->want_drain = r->fixed = false;
+        r->want_drain = r->fixed = r->events = false;
+        r->n_events = 0;
         upload_reset(&r->up);
         buf_reset(&r->path);
         buf_reset(&r->extra);
@@ -100,6 +101,22 @@ const char *http_header(const struct http_request *r, const char *name) {
                 if (strcasecmp(request_at(r, r->fields[i].name), name) == 0)
                         return request_at(r, r->fields[i].value);
         return NULL;
+}
+
+bool request_lists(const struct http_request *r, const char *name, const char *token) {
+        size_t n = strlen(token);
+        for (size_t i = 0; i < r->n_fields; i++) {
+                if (strcasecmp(request_at(r, r->fields[i].name), name) != 0)
+                        continue;
+                for (const char *p = request_at(r, r->fields[i].value); *p;) {
+                        p += strspn(p, " \t,");
+                        size_t len = strcspn(p, " \t,");
+                        if (len == n && strncasecmp(p, token, n) == 0)
+                                return true;
+                        p += len;
+                }
+        }
+        return false;
 }
 
 const char *http_request_id(const struct http_request *r) {

@@ -72,6 +72,8 @@ static void written(uv_write_t *req, int status) {
                         if (r->drain)
                                 r->drain(r->drain_user);
                 }
+                if (c->state == CONN_TUNNEL)
+                        tunnel_drained(c);
                 conn_pump(c);
         }
         conn_unref(c);
@@ -194,6 +196,10 @@ static int add_head(struct http_request *r, int status, const char *type, int64_
         c->out.data[c->out.len] = 0;
         r->status = status;
         return 0;
+}
+
+int response_head(struct http_request *r, int status) {
+        return add_head(r, status, NULL, 0, 0);
 }
 
 static void finish(struct http_request *r, int e) {

@@ -13,7 +13,7 @@ struct http_websocket;
 
 #define HTTP_WEBSOCKET_MESSAGE_MAX (1024 * 1024)       /* default of message_max */
 #define HTTP_WEBSOCKET_SEND_MAX (1024 * 1024)          /* bytes of one message sent */
-#define HTTP_WEBSOCKET_HIGH_WATER (256 * 1024)         /* unsent bytes: -EAGAIN; and nothing more is read, so pings cannot pile up answers */
+#define HTTP_WEBSOCKET_HIGH_WATER (256 * 1024)         /* the tunnel's; unsent bytes: -EAGAIN; and nothing more is read, so pings cannot pile up answers */
 #define HTTP_WEBSOCKET_IDLE_MS 30000                   /* default of idle_ms */
 #define HTTP_WEBSOCKET_CLOSE_MS 5000                   /* for the peer's half of the closing handshake */
 #define HTTP_WEBSOCKET_REASON_MAX 123                  /* bytes of a close reason; longer ones are cut */
