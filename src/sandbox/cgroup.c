@@ -9,6 +9,8 @@
 #define SWEEP_MS 100           /* for one left-over tree, each round */
 #define SWEEP_ROUNDS 20
 #define WALK_DEPTH 8
+#define CG_SUB_MAX 15          /* of the name of a sub-group */
+#define CG_PATH_MAX (CG_NAME_MAX + 2 * CG_SUB_MAX + 3)
 
 static const char *const kind_names[] = { "none", "hybrid", "v2" };
 STRING_TABLE(cgroup_kind, kind_names, CGROUP_KIND_MAX);
@@ -26,6 +28,19 @@ static bool name_ok(const char *s, size_t max) {
                 if (!((s[i] >= '0' && s[i] <= '9') || (s[i] >= 'a' && s[i] <= 'z')))
                         return false;
         return true;
+}
+
+/* "x1", "p/x1" */
+static bool sub_name_ok(const char *s) {
+        char first[CG_SUB_MAX + 1];
+        size_t n = strcspn(s, "/");
+        if (s[n] == 0)
+                return name_ok(s, CG_SUB_MAX);
+        if (n > CG_SUB_MAX)
+                return false;
+        memcpy(first, s, n);
+        first[n] = 0;
+        return name_ok(first, CG_SUB_MAX) && name_ok(s + n + 1, CG_SUB_MAX);
 }
 
 /* ---- manager ---- */
@@ -173,11 +188,11 @@ int cgroup_open_group(struct cgroup *c) {
 }
 
 int cgroup_sub_make(struct cgroup *c, const char *name, int *ret_fd) {
-        if (!name_ok(name, 15))
+        if (!sub_name_ok(name))
                 return -EINVAL;
         if (grouping_dir(c) < 0)
                 return -EOPNOTSUPP;
-        char path[CG_NAME_MAX + 20];
+        char path[CG_PATH_MAX];
         snprintf(path, sizeof path, "%s/%s", c->name, name);
         if (mkdirat(grouping_dir(c), path, 0755) < 0)
                 return -errno;
@@ -201,11 +216,44 @@ int cgroup_sub_kill(int sub_fd) {
 }
 
 int cgroup_sub_remove(struct cgroup *c, const char *name) {
-        char path[CG_NAME_MAX + 20];
-        if (!name_ok(name, 15) || grouping_dir(c) < 0)
+        char path[CG_PATH_MAX];
+        if (!sub_name_ok(name) || grouping_dir(c) < 0)
                 return -EINVAL;
         snprintf(path, sizeof path, "%s/%s", c->name, name);
         return unlinkat(grouping_dir(c), path, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
+struct below { const char *spare; bool populated; };
+
+static int below_kill(int dirfd, const char *name, void *user) {
+        const struct below *b = user;
+        if (b->spare && strcmp(name, b->spare) == 0)
+                return 0;
+        _cleanup_close_ int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return fd < 0 ? 0 : cgroup_sub_kill(fd);
+}
+
+int cgroup_below_kill(int sub_fd, const char *spare) {
+        struct below b = { .spare = spare };
+        return cg_each_subdir(sub_fd, below_kill, &b);
+}
+
+static int below_look(int dirfd, const char *name, void *user) {
+        struct below *b = user;
+        if (!b->spare || strcmp(name, b->spare) != 0)
+                b->populated |= cg_read_number(dirfd, name, "cgroup.events", "populated") > 0;
+        return 0;
+}
+
+int cgroup_below_empty(int sub_fd, const char *spare) {
+        struct below b = { .spare = spare };
+        int r = cg_each_subdir(sub_fd, below_look, &b);
+        return r < 0 ? r : !b.populated;
+}
+
+int cgroup_sub_frozen(int sub_fd) {
+        int64_t frozen = cg_read_number(sub_fd, NULL, "cgroup.events", "frozen");
+        return frozen < 0 ? -EIO : frozen == 1;
 }
 
 int cgroup_sub_empty(int sub_fd) {
@@ -250,6 +298,11 @@ void cgroup_read_usage(struct cgroup *c, struct cgroup_usage *ret) {
         c->m->backend->usage(c, ret);
         if (grouping_dir(c) >= 0)
                 ret->cpu_us = cg_read_number(grouping_dir(c), c->name, "cpu.stat", "usage_usec");
+}
+
+void cgroup_read_now(struct cgroup *c, struct cgroup_now *ret) {
+        *ret = (struct cgroup_now){ -1, -1 };
+        c->m->backend->now(c, ret);
 }
 
 int64_t cgroup_read_private_memory(struct cgroup *c) {

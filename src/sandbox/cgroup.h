@@ -15,8 +15,8 @@
  * A set is used once. A group that was killed stays poisonous (a clone into it is born killed), so the pool holds fresh sets
  * only, and destroying one removes its directories. "Gone" means that every rmdir succeeded.
  *
- * Inside a set, processes live in *sub-groups* of the grouping hierarchy ("init", "x0", "x1", ...), so one exec can be
- * killed or frozen without the others; the limits are the set's.
+ * Inside a set, execs live in *sub-groups* of the grouping hierarchy: commands in "p/x1", "p/x2", ..., so that one can be killed without
+ * the others and all be frozen by one write to "p"; helpers in "h1", ...; init in the set's own. The limits are the set's.
  *
  * Spawner only, one thread. Nothing here sleeps for more than CGROUP_BUSY_MS in all. */
 #pragma once
@@ -48,6 +48,8 @@ struct cgroup_events {                      /* counts since the set was made; -1
         int64_t pids_max;                   /* forks refused */
 };
 
+struct cgroup_now { int64_t memory_bytes, pids; };      /* at this moment; -1 = the kernel does not say */
+
 struct cgroup_usage {                       /* -1 = the kernel does not say */
         int64_t memory_peak_bytes;
         int64_t cpu_us;
@@ -77,7 +79,7 @@ int cgroup_set_limits(struct cgroup *c, const struct cgroup_limits *l, struct er
 
 /* The set's own directory in the grouping hierarchy, for CLONE_INTO_CGROUP; the caller closes it. -EOPNOTSUPP without v2 tree. */
 int cgroup_open_group(struct cgroup *c);
-/* A new sub-group (name: [a-z0-9]{1,15}); *ret_fd is its directory in the grouping hierarchy, for CLONE_INTO_CGROUP and
+/* A new sub-group (name: [a-z0-9]{1,15}, or two of these with a slash between: the first exists); *ret_fd is its directory in the grouping hierarchy, for CLONE_INTO_CGROUP and
  * cgroup_sub_*; the caller closes it. -EOPNOTSUPP where no v2 tree is mounted. */
 int cgroup_sub_make(struct cgroup *c, const char *name, int *ret_fd);
 /* Puts a process (0 = the caller) under the set's limits and in the sub-group `sub_fd` (-1: the set's own group).
@@ -87,6 +89,10 @@ int cgroup_attach(struct cgroup *c, int sub_fd, pid_t pid, bool cloned_in);
 int cgroup_sub_kill(int sub_fd);
 int cgroup_sub_remove(struct cgroup *c, const char *name);
 int cgroup_sub_empty(int sub_fd);           /* 1 empty, 0 not, -errno */
+/* Of all groups directly below `sub_fd` but the one called `spare`: kill, and whether nothing is left in them (1, 0, -errno). */
+int cgroup_below_kill(int sub_fd, const char *spare);
+int cgroup_below_empty(int sub_fd, const char *spare);
+int cgroup_sub_frozen(int sub_fd);          /* 1 every process in and below it stands, 0 not yet, -errno */
 
 /* ---- killing, events, counters ---- */
 
@@ -98,6 +104,7 @@ int cgroup_oom_fd(struct cgroup *c, uint32_t *ret_epoll);
 void cgroup_oom_clear(struct cgroup *c);
 void cgroup_read_events(struct cgroup *c, struct cgroup_events *ret);
 void cgroup_read_usage(struct cgroup *c, struct cgroup_usage *ret);
+void cgroup_read_now(struct cgroup *c, struct cgroup_now *ret);
 /* What the processes hold by themselves at this moment: neither files (tmpfs included) nor caches. -1 = the kernel does not say. */
 int64_t cgroup_read_private_memory(struct cgroup *c);
 /* Memory of files: those of tmpfs, and those without a name (shared mappings, memfd, System V). */

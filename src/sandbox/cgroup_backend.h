@@ -32,6 +32,7 @@ struct cgroup_backend {
         void (*oom_clear)(struct cgroup *c);
         void (*events)(struct cgroup *c, struct cgroup_events *ret);
         void (*usage)(struct cgroup *c, struct cgroup_usage *ret);   /* memory and pids; CPU time is common */
+        void (*now)(struct cgroup *c, struct cgroup_now *ret);
         int64_t (*private_memory)(struct cgroup *c);
         int64_t (*shared_memory)(struct cgroup *c);
 };
@@ -69,6 +70,8 @@ int cg_find_mounts(struct cg_mounts *ret);
 
 /* ---- the grouping hierarchy, or any one: killing and removing by directory ---- */
 
+/* Calls fn for each subdirectory; stops at the first that does not return 0. */
+int cg_each_subdir(int dirfd, int (*fn)(int dirfd, const char *name, void *user), void *user);
 int cg_kill_tree(int dirfd, bool cgroup_kill);   /* every process in or below it; returns before they are gone */
 /* Removes the directory and all below it; waits until `deadline_ns` for dying tasks. 0, -EBUSY, -errno; absent is 0. */
 int cg_remove_tree(int parent, const char *name, uint64_t deadline_ns);

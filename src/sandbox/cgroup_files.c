@@ -151,8 +151,7 @@ int cg_find_mounts(struct cg_mounts *ret) {
 
 /* ---- killing ---- */
 
-/* Calls fn for each subdirectory; stops at the first that does not return 0. */
-static int each_subdir(int dirfd, int (*fn)(int dirfd, const char *name, void *user), void *user) {
+int cg_each_subdir(int dirfd, int (*fn)(int dirfd, const char *name, void *user), void *user) {
         int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0)
                 return -errno;
@@ -193,7 +192,7 @@ static int chase_subdir(int dirfd, const char *name, void *user) {
                 return 0;
         c->found += kill_listed(fd);
         c->depth++;
-        each_subdir(fd, chase_subdir, c);
+        cg_each_subdir(fd, chase_subdir, c);
         c->depth--;
         return 0;
 }
@@ -208,7 +207,7 @@ int cg_kill_tree(int dirfd, bool cgroup_kill) {
         bool frozen = cg_write(dirfd, NULL, "cgroup.freeze", "1") == 0;
         for (int round = 0; round < (frozen ? 4 : CG_KILL_ROUNDS); round++) {
                 struct chase c = { .found = kill_listed(dirfd) };
-                each_subdir(dirfd, chase_subdir, &c);
+                cg_each_subdir(dirfd, chase_subdir, &c);
                 if (c.found == 0)
                         break;
         }
@@ -245,7 +244,7 @@ static int remove_subdir(int dirfd, const char *name, void *user) {
                 if (fd < 0)
                         return errno == ENOENT ? 0 : -errno;
                 rm->depth++;
-                int r = each_subdir(fd, remove_subdir, rm);
+                int r = cg_each_subdir(fd, remove_subdir, rm);
                 rm->depth--;
                 if (r < 0)
                         return r;

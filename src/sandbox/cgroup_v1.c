@@ -161,6 +161,11 @@ static void hybrid_usage(struct cgroup *c, struct cgroup_usage *ret) {
         ret->pids_peak = cg_read_number(c->m->dir[CG_PIDS], c->name, "pids.peak", NULL);
 }
 
+static void hybrid_now(struct cgroup *c, struct cgroup_now *ret) {
+        ret->memory_bytes = cg_read_number(c->m->dir[CG_MEMORY], c->name, "memory.usage_in_bytes", NULL);
+        ret->pids = cg_read_number(c->m->dir[CG_PIDS], c->name, "pids.current", NULL);
+}
+
 static int64_t hybrid_private_memory(struct cgroup *c) {
         return cg_read_number(c->m->dir[CG_MEMORY], c->name, "memory.stat", "rss");
 }
@@ -180,6 +185,7 @@ const struct cgroup_backend cgroup_backend_hybrid = {
         .oom_clear = hybrid_oom_clear,
         .events = hybrid_events,
         .usage = hybrid_usage,
+        .now = hybrid_now,
         .private_memory = hybrid_private_memory,
         .shared_memory = hybrid_shared_memory,
 };

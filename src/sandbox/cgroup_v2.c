@@ -152,6 +152,11 @@ static void v2_usage(struct cgroup *c, struct cgroup_usage *ret) {
         ret->pids_peak = cg_read_number(dir, c->name, "pids.peak", NULL);
 }
 
+static void v2_now(struct cgroup *c, struct cgroup_now *ret) {
+        ret->memory_bytes = cg_read_number(c->m->dir[CG_GROUP], c->name, "memory.current", NULL);
+        ret->pids = cg_read_number(c->m->dir[CG_GROUP], c->name, "pids.current", NULL);
+}
+
 static int64_t v2_private_memory(struct cgroup *c) {
         return cg_read_number(c->m->dir[CG_GROUP], c->name, "memory.stat", "anon");
 }
@@ -171,6 +176,7 @@ const struct cgroup_backend cgroup_backend_v2 = {
         .oom_clear = v2_oom_clear,
         .events = v2_events,
         .usage = v2_usage,
+        .now = v2_now,
         .private_memory = v2_private_memory,
         .shared_memory = v2_shared_memory,
 };

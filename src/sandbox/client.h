@@ -56,6 +56,7 @@ struct sandbox {
         uv_timer_t wall;
         uint64_t asked_ns;             /* when its creation was asked for */
         uint64_t started_ms;
+        struct sandbox_ask *asks; unsigned n_asks;     /* questions without an answer yet */
         bool hit[LIMIT_KIND_MAX];
         bool has_end;
         struct sandbox_end end;
@@ -70,3 +71,6 @@ void exec_started(struct sandbox_exec *x, struct message *m);
 void exec_failed(struct sandbox_exec *x, const char *step, int code, const char *text);
 void exec_end_all(struct sandbox *s);                  /* the sandbox is gone: those that have not ended end now */
 void exec_mark_limit(struct sandbox *s);
+uint64_t exec_handle(const struct sandbox_exec *x);    /* 0: it has not started */
+/* ---- sandbox_ask.c ---- */
+void sandbox_asks_end(struct sandbox *s);

@@ -163,6 +163,8 @@ int exec_signal(struct sandbox_exec *x, int sig) {
         return r < 0 ? r : client_send(x->sandbox->spawner, REQ_EXEC_SIGNAL, 0, x->handle, &b, NULL, 0);
 }
 
+uint64_t exec_handle(const struct sandbox_exec *x) { return x->handle; }
+
 int exec_kill(struct sandbox_exec *x) {
         x->kill_wanted = true;
         return x->handle && !x->ended ? client_send(x->sandbox->spawner, REQ_EXEC_KILL, 0, x->handle, NULL, NULL, 0) : 0;

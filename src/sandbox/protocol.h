@@ -25,6 +25,9 @@ enum message_type {
         REQ_EXEC_KILL,     /* exec handle: SIGKILL to it and what it started */
         REQ_EXEC_SIGNAL,   /* exec handle, u32 signal: to its main process */
         REQ_KILL_ALL,      /* handle -> EV_KILLED */
+        REQ_KILL_OTHERS,   /* handle, u64 exec handle: all but what that one runs -> EV_DONE */
+        REQ_FREEZE,        /* handle, u32 on -> EV_DONE */
+        REQ_NOW,           /* handle -> EV_NOW */
         REQ_DESTROY,       /* handle -> EV_GONE */
         REQ_STOP,          /* -> EV_STOPPED, then exit */
         REQ_LAYER,         /* the layer group: first field is its own operation number */
@@ -34,8 +37,10 @@ enum message_type {
         EV_CREATED,        /* handle */
         EV_FAILED,         /* str step, i32 -errno, str text; handle if a sandbox exists and EV_GONE follows */
         EV_STARTED,        /* exec handle */
-        EV_EXITED,         /* exec handle; u8 started, str step, i32 -errno, i32 status, bytes rusage */
+        EV_EXITED,         /* exec handle; u8 started, str step, i32 -errno, i32 status, bytes rusage, u32 frozen */
         EV_KILLED,         /* handle */
+        EV_DONE,           /* handle; i32 0 or -errno */
+        EV_NOW,            /* handle; sandbox_now */
         EV_LIMIT,          /* handle; u32 limit_kind */
         EV_GONE,           /* handle; usage, hits */
         EV_STOPPED,

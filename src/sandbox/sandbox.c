@@ -13,6 +13,7 @@ static void on_wall_closed(uv_handle_t *h) { free(h->data); }
 static void finish_gone(struct sandbox *s) {
         s->state = SANDBOX_GONE;
         exec_end_all(s);
+        sandbox_asks_end(s);
         for (int i = 0; i < LIMIT_KIND_MAX; i++)
                 s->end.hit[i] |= s->hit[i];
         if (s->killed) {

@@ -142,15 +142,17 @@ int sandbox_create_direct(struct spawner *sp, const struct sandbox_spec *spec, c
 void sandbox_destroy(struct sandbox *s);
 /* Kills every process but the init, and waits until they are gone: `done` runs when only the init is left. */
 int sandbox_kill_all(struct sandbox *s, void (*done)(struct sandbox *s, void *user), void *user);
+/* As sandbox_kill_all, but what `spare` (an exec that has started: else -EAGAIN) and its children run lives on. `done` runs once with 0
+ * or -errno (-EOPNOTSUPP: execs have no control groups of their own here). */
+int sandbox_kill_others(struct sandbox *s, struct sandbox_exec *spare, void (*done)(struct sandbox *s, int r, void *user), void *user);
 /* NETWORK_ALLOW, from `ready` until `gone` has returned: rules, counters and deny log; else NULL. Rules may be changed at any time. */
 struct egress_net *sandbox_egress(struct sandbox *s);
-/* As sandbox_kill_all, but what `spare` (an exec that has started) and its children run lives on. -EOPNOTSUPP where execs have no control groups of their own. */
-int sandbox_kill_others(struct sandbox *s, struct sandbox_exec *spare, void (*done)(struct sandbox *s, void *user), void *user);
 
 /* Stops every process of its execs where it stands, and lets them go on. While frozen, helpers run, other execs fail with
  * -EBUSY, kills and sandbox_destroy work; time limits of execs go on. `done` runs once with 0 or -errno (-ETIMEDOUT: some
  * process would not stop within FREEZE_MAX_MS, and all go on; -EOPNOTSUPP; -ESHUTDOWN: the sandbox has ended). Idempotent. */
 #define FREEZE_MAX_MS 5000
+#define SANDBOX_ASKS_MAX 16        /* freezes, thaws and questions of a sandbox that may wait for their answer; -EBUSY beyond */
 int sandbox_freeze(struct sandbox *s, void (*done)(struct sandbox *s, int r, void *user), void *user);
 int sandbox_thaw(struct sandbox *s, void (*done)(struct sandbox *s, int r, void *user), void *user);
 

@@ -49,7 +49,10 @@ enum cell_state {
         CELL_STATE_MAX,
 };
 
-#define GROUP_NAME_MAX 16
+#define GROUP_NAME_MAX 24
+#define FREEZE_REFS_MAX 16
+
+enum cell_freeze { FREEZE_NONE, FREEZE_ASKED, FREEZE_STANDS };
 
 /* One sandbox, the spawner's side. */
 struct cell {
@@ -63,6 +66,11 @@ struct cell {
         int init_group;                    /* its group in the grouping hierarchy, or < 0 */
         int spare_group;                   /* made for the next exec once there was one, or -1 */
         char spare_name[GROUP_NAME_MAX]; uint32_t groups_made;
+        int payload_group;                 /* above those of the commands, once there was one; or -1 */
+        struct left_group *left;           /* of execs that ended and left something behind */
+        enum cell_freeze freeze;
+        uint64_t freeze_until_ms, freeze_ref[FREEZE_REFS_MAX]; size_t n_freeze_refs;   /* who waits for it to stand */
+        char spare_only[GROUP_NAME_MAX]; bool sparing; uint64_t sparing_ref;     /* kill_others */
         struct watch oom;
         int net_ns;
         struct network_link link; bool linked;
@@ -98,6 +106,8 @@ struct proc {
         pid_t pid;
         int group;                         /* its own sub-group, or -1 */
         char group_name[GROUP_NAME_MAX];
+        bool freeze_at_end, held;          /* held: it has ended, and is told when the others stand */
+        int status; struct rusage usage;   /* then */
         struct child_report *report;       /* shared with the child until it executes */
 };
 
@@ -121,6 +131,7 @@ struct spawn {
         struct idrange_allocator *ranges;
         struct seat *seats; unsigned n_seats;
         struct cell *blanks; unsigned n_blanks;
+        uint64_t sampled_ms;               /* when limits that the kernel does not hold were looked at */
         bool no_blanks;                    /* the last one could not be made: none until asked again */
         struct sandbox_limits blank_limits;
         struct cgroup_manager *cgroups;
@@ -147,6 +158,8 @@ int timer_arm(struct spawn *sp, uint64_t ms);      /* wakes cells_tick */
 int op_create(struct spawn *sp, struct message *m, struct fault *f);
 int op_destroy(struct spawn *sp, struct message *m, struct fault *f);
 int op_kill_all(struct spawn *sp, struct message *m, struct fault *f);
+int op_kill_others(struct spawn *sp, struct message *m, struct fault *f);
+int op_now(struct spawn *sp, struct message *m, struct fault *f);
 void cell_end(struct spawn *sp, struct cell *c);               /* removes it; EV_GONE when that is confirmed */
 void cell_advance(struct spawn *sp, struct cell *c);           /* something it waits for has happened; may free it */
 void cell_check_oom(struct spawn *sp, struct cell *c);
@@ -197,9 +210,21 @@ int op_exec(struct spawn *sp, struct message *m, struct fault *f);
 int op_exec_kill(struct spawn *sp, struct message *m, struct fault *f);
 int op_exec_signal(struct spawn *sp, struct message *m, struct fault *f);
 void execs_prepare(struct spawn *sp);      /* while idle: groups for the next ones */
+void procs_release_held(struct spawn *sp, struct cell *c, bool frozen);
 int proc_new(struct spawn *sp, struct cell *c, struct proc **ret);
 bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *ru);
 void proc_free(struct spawn *sp, struct proc *p);
+
+/* ---- groups.c ---- */
+void group_take(struct cell *c, struct proc *p, bool helper);  /* p->group and its name; -1 where there are none */
+void group_give(struct proc *p);
+void group_make_spare(struct cell *c);
+void groups_release(struct cell *c);
+int freeze_start(struct spawn *sp, struct cell *c);
+void freeze_advance(struct spawn *sp, struct cell *c);
+int op_freeze(struct spawn *sp, struct message *m, struct fault *f);
+int kill_others(struct spawn *sp, struct cell *c, const struct proc *spare);
+bool spare_is_alone(struct cell *c);
 
 /* ---- blank.c ---- */
 #define BLANKS_WANT 4

@@ -30,25 +30,36 @@ int proc_new(struct spawn *sp, struct cell *c, struct proc **ret) {
 }
 
 void proc_free(struct spawn *sp, struct proc *p) {
-        if (p->group >= 0) {
-                fd_close(p->group);
-                if (p->cell->cgroup)
-                        cgroup_sub_remove(p->cell->cgroup, p->group_name);     /* stays while something is left in it */
-        }
+        group_give(p);
         p->cell->n_procs--;
         handle_drop(&sp->procs, p->handle);
         free(p);
 }
 
-static void send_exited(struct spawn *sp, struct proc *p, const char *step, int code, int status, const struct rusage *ru) {
+static void send_exited(struct spawn *sp, struct proc *p, const char *step, int code, int status, const struct rusage *ru, bool frozen) {
         _cleanup_buf_ struct buf b = BUF_INIT(4096);
         wire_put_u32(&b, code == 0);
         wire_put_str(&b, step ? step : "");
         wire_put_u32(&b, (uint32_t)code);
         wire_put_u32(&b, (uint32_t)status);
         wire_put(&b, ru, sizeof *ru);
-        wire_put_u32(&b, 0);
+        wire_put_u32(&b, frozen);
         spawner_send(sp, EV_EXITED, 0, p->handle, &b, NULL, 0);
+}
+
+static void proc_end(struct spawn *sp, struct proc *p, bool frozen) {
+        send_exited(sp, p, p->report->step, p->report->code, p->status, &p->usage, frozen);
+        proc_free(sp, p);
+}
+
+void procs_release_held(struct spawn *sp, struct cell *c, bool frozen) {
+        for (size_t i = 0; i < sp->procs.alloc; i++) {
+                struct proc *p = sp->procs.object[i];
+                if (p && p->cell == c && p->held) {
+                        p->held = false;
+                        proc_end(sp, p, frozen);
+                }
+        }
 }
 
 bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *ru) {
@@ -60,8 +71,14 @@ bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *r
                 /* Who reads "killed" should know why: the event of the same death may come after it. */
                 if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
                         cell_check_oom(sp, c);
-                send_exited(sp, p, p->report->step, p->report->code, status, ru);
-                proc_free(sp, p);
+                p->pid = 0;
+                p->status = status;
+                p->usage = *ru;
+                p->held = p->freeze_at_end && c->state == CELL_READY && p->report->code == 0;
+                if (!p->held || c->freeze == FREEZE_STANDS)
+                        proc_end(sp, p, p->held);
+                else if (freeze_start(sp, c) < 0)
+                        procs_release_held(sp, c, false);      /* it is told that they did not stand */
                 cell_advance(sp, c);
                 return true;
         }
@@ -75,29 +92,12 @@ static int base_view(struct spawn *sp, struct cell *c) {
         return c->base[PLANE_ROOT] < 0 ? cell_base(sp, c) : 0;
 }
 
-static int new_group(struct cell *c, char name[static GROUP_NAME_MAX]) {
-        int fd;
-        snprintf(name, GROUP_NAME_MAX, "x%u", ++c->groups_made);
-        return cgroup_sub_make(c->cgroup, name, &fd) == 0 ? fd : -1;
-}
-
-static void make_exec_group(struct cell *c, struct proc *p) {
-        if (!c->cgroup)
-                return;
-        if (c->spare_group >= 0) {
-                memcpy(p->group_name, c->spare_name, sizeof p->group_name);
-                p->group = c->spare_group;
-                c->spare_group = -1;
-        } else
-                p->group = new_group(c, p->group_name);
-}
-
 /* The next exec's, where there was one before. */
 void execs_prepare(struct spawn *sp) {
         for (size_t i = 0; i < sp->cells.alloc; i++) {
                 struct cell *c = sp->cells.object[i];
-                if (c && c->state == CELL_READY && c->cgroup && c->groups_made > 0 && c->spare_group < 0)
-                        c->spare_group = new_group(c, c->spare_name);
+                if (c && c->state == CELL_READY)
+                        group_make_spare(c);
         }
 }
 
@@ -125,18 +125,23 @@ int op_exec(struct spawn *sp, struct message *m, struct fault *f) {
         struct cell *c = handle_get(&sp->cells, m->handle);
         if (!c)
                 return fault_set(f, "find the sandbox", -ENOENT);
-        if (c->state != CELL_READY || c->direct || c->killing)
+        if (c->state != CELL_READY || c->direct || (c->killing && !c->sparing))
                 return fault_set(f, "exec in a sandbox that has ended", -ESHUTDOWN);
         struct exec_request x;
         int r = exec_request_decode(m, &x);
         if (r < 0)
                 return fault_set(f, "check the exec", r);
+        if (!x.helper && (c->freeze != FREEZE_NONE || c->sparing)) {
+                exec_request_release(&x);
+                return fault_set(f, "exec in a sandbox that stands still", -EBUSY);
+        }
         struct proc *p;
         r = proc_new(sp, c, &p);
         if (r < 0)
                 fault_set(f, "make the exec", r);
         else {
-                make_exec_group(c, p);
+                group_take(c, p, x.helper);
+                p->freeze_at_end = x.freeze_at_end;
                 r = start(sp, c, p, &x, f);
                 if (r < 0)
                         proc_free(sp, p);
@@ -156,7 +161,8 @@ int op_exec_kill(struct spawn *sp, struct message *m, struct fault *f) {
         if (p->group >= 0 && cgroup_sub_kill(p->group) == 0)
                 return 0;
         /* Without a group of its own what it started cannot be told from what others did: all go. PID 1 takes all along. */
-        kill(p->pid, SIGKILL);
+        if (p->pid > 0)
+                kill(p->pid, SIGKILL);
         if (c->control.fd >= 0 && write(c->control.fd, "K", 1) != 1)
                 return fault_set(f, "kill the exec", -EPIPE);
         return 0;

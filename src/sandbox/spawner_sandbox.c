@@ -23,6 +23,7 @@
 
 #define UNMOUNT_LOOK_MS 500        /* before the event is doubted, and between looks */
 #define FDINFO_MAX (4u << 20)
+#define SAMPLE_MS 95               /* between looks at disk and memory: the tick's 100, with slack */
 
 static void send_gone(struct spawn *sp, struct cell *c) {
         _cleanup_buf_ struct buf b = BUF_INIT(1024);
@@ -328,6 +329,16 @@ static bool cell_cleared(struct spawn *sp, struct cell *c) {
 }
 
 static void finish_kill(struct spawn *sp, struct cell *c) {
+        if (c->sparing) {
+                bool ended = c->state != CELL_READY;
+                if (!ended && !spare_is_alone(c))
+                        return;
+                _cleanup_buf_ struct buf b = BUF_INIT(16);
+                wire_put_u32(&b, (uint32_t)(ended ? -ESHUTDOWN : 0));
+                c->killing = c->sparing = false;
+                spawner_send(sp, EV_DONE, c->sparing_ref, c->handle, &b, NULL, 0);
+                return;
+        }
         if (!c->kill_answered || c->n_procs > 0)
                 return;
         c->killing = false;
@@ -335,7 +346,8 @@ static void finish_kill(struct spawn *sp, struct cell *c) {
 }
 
 void cell_advance(struct spawn *sp, struct cell *c) {
-        if (c->killing && (c->state == CELL_READY || c->init == 0))
+        freeze_advance(sp, c);
+        if (c->killing && (c->state == CELL_READY || c->init == 0 || c->sparing))
                 finish_kill(sp, c);
         if (c->state == CELL_READY || c->state == CELL_MAKING || c->init > 0 || c->n_procs > 0 || c->job)
                 return;
@@ -363,6 +375,50 @@ int op_destroy(struct spawn *sp, struct message *m, struct fault *f) {
                 cell_advance(sp, c);
         else
                 cell_end(sp, c);
+        return 0;
+}
+
+int op_kill_others(struct spawn *sp, struct message *m, struct fault *f) {
+        struct cell *c = handle_get(&sp->cells, m->handle);
+        const struct proc *p = handle_get(&sp->procs, wire_get_u64(&m->wire));
+        if (!c || c->state != CELL_READY)
+                return fault_set(f, "find the sandbox", -ESHUTDOWN);
+        if (m->wire.bad || !p || p->cell != c)
+                return fault_set(f, "find the exec", -ENOENT);
+        if (c->killing)
+                return fault_set(f, "kill", -EBUSY);
+        c->sparing_ref = m->ref;
+        int r = kill_others(sp, c, p);
+        return r < 0 ? fault_set(f, "kill", r) : 0;
+}
+
+int op_now(struct spawn *sp, struct message *m, struct fault *f) {
+        struct cell *c = handle_get(&sp->cells, m->handle);
+        struct sandbox_now now = { -1, -1, -1, -1, -1, -1, -1, -1, -1, false };
+        struct statfs s;
+        if (!c || c->state != CELL_READY)
+                return fault_set(f, "find the sandbox", -ESHUTDOWN);
+        now.frozen = c->freeze == FREEZE_STANDS;
+        if (c->cgroup) {
+                struct cgroup_now at;
+                struct cgroup_usage use;
+                cgroup_read_now(c->cgroup, &at);
+                cgroup_read_usage(c->cgroup, &use);
+                now.cpu_us = use.cpu_us;
+                now.memory_bytes = at.memory_bytes;
+                now.memory_peak_bytes = use.memory_peak_bytes;
+                now.pids = at.pids;
+                now.pids_peak = use.pids_peak;
+        }
+        if (c->upper >= 0 && fstatfs(c->upper, &s) == 0) {
+                now.disk_bytes = (int64_t)((s.f_blocks - s.f_bfree) * (uint64_t)s.f_bsize);
+                now.disk_free_bytes = (int64_t)(s.f_bavail * (uint64_t)s.f_bsize);
+                now.inodes = (int64_t)(s.f_files - s.f_ffree);
+                now.inodes_free = (int64_t)s.f_ffree;
+        }
+        _cleanup_buf_ struct buf b = BUF_INIT(256);
+        wire_put(&b, &now, sizeof now);
+        spawner_send(sp, EV_NOW, m->ref, m->handle, &b, NULL, 0);
         return 0;
 }
 
@@ -402,21 +458,36 @@ static void sample_memory(struct spawn *sp, struct cell *c) {
                 cell_limit(sp, c, LIMIT_MEMORY);
 }
 
+/* Disk and memory of one where something runs. */
+static void sample(struct spawn *sp, struct cell *c) {
+        bool before = c->hit[LIMIT_DISK];
+        cell_sample_disk(c);
+        if (c->hit[LIMIT_DISK] && !before) {
+                c->hit[LIMIT_DISK] = false;
+                cell_limit(sp, c, LIMIT_DISK);
+        }
+        sample_memory(sp, c);
+}
+
 bool cells_tick(struct spawn *sp) {
-        bool again = false;
+        uint64_t now = now_ms();
+        bool again = false, time = now >= sp->sampled_ms + SAMPLE_MS;
+        if (time)
+                sp->sampled_ms = now;
         for (size_t i = 0; i < sp->cells.alloc; i++) {
                 struct cell *c = sp->cells.object[i];
                 if (!c)
                         continue;
                 if (c->state == CELL_READY && c->init > 0) {
-                        bool before = c->hit[LIMIT_DISK];
-                        cell_sample_disk(c);
-                        if (c->hit[LIMIT_DISK] && !before) {
-                                c->hit[LIMIT_DISK] = false;
-                                cell_limit(sp, c, LIMIT_DISK);
-                        }
-                        sample_memory(sp, c);
+                        /* What an exec left behind is looked at with the next one: a thousand idle sandboxes cost nothing. */
+                        if (time && c->n_procs > 0)
+                                sample(sp, c);
                         again |= c->n_procs > 0;
+                        if (c->freeze == FREEZE_ASKED || c->sparing) {
+                                cell_advance(sp, c);
+                                if (c->freeze == FREEZE_ASKED || c->sparing)
+                                        timer_arm(sp, 2);
+                        }
                 } else {
                         again |= c->state == CELL_DYING;
                         cell_advance(sp, c);   /* may free it */

@@ -402,7 +402,10 @@ static void bad_names_are_refused(void **state) {
         struct cgroup *c = take(64 * MIB, 10);
         int fd = -1;
         assert_int_equal(cgroup_sub_make(c, "..", &fd), -EINVAL);
-        assert_int_equal(cgroup_sub_make(c, "a/b", &fd), -EINVAL);
+        assert_int_equal(cgroup_sub_make(c, "a/b/c", &fd), -EINVAL);
+        assert_int_equal(cgroup_sub_make(c, "a/..", &fd), -EINVAL);
+        assert_int_equal(cgroup_sub_make(c, "/a", &fd), -EINVAL);
+        assert_int_equal(cgroup_sub_make(c, "a/b", &fd), -ENOENT);
         assert_int_equal(cgroup_destroy(c), 0);
 }
 

@@ -242,9 +242,229 @@ static void standard_descriptors_may_be_the_callers(void **state) {
         box_destroy(&b);
 }
 
+/* ---- freezing, killing, counting ---- */
+
+struct asked { bool done; int r; struct sandbox_now now; };
+static void on_done(struct sandbox *s, int r, void *user) { *(struct asked *)user = (struct asked){ .done = true, .r = r }; }
+static void on_now(struct sandbox *s, int r, const struct sandbox_now *now, void *user) {
+        struct asked *a = user;
+        *a = (struct asked){ .done = true, .r = r };
+        if (now)
+                a->now = *now;
+}
+static int freeze(struct box *b, bool on) {
+        struct asked a = { 0 };
+        assert_int_equal((on ? sandbox_freeze : sandbox_thaw)(b->sandbox, on_done, &a), 0);
+        fixture_until(b->f, &a.done);
+        return a.r;
+}
+static struct sandbox_now now_of(struct box *b) {
+        struct asked a = { 0 };
+        assert_int_equal(sandbox_usage_now(b->sandbox, on_now, &a), 0);
+        fixture_until(b->f, &a.done);
+        assert_int_equal(a.r, 0);
+        return a.now;
+}
+
+/* Says "." for as long as it runs, many times a second. */
+static const char ticker[] = "while :; do echo .; sleep 0.005; done";
+
+static void what_is_frozen_stands_until_it_is_thawed(void **state) {
+        struct box b;
+        struct streamed s;
+        struct run r;
+        const struct sandbox_spec spec = session_spec();
+        box_create(*state, &b, &spec);
+        stream_start(&b, &s, ticker, NULL);
+        s.want = 2;
+        fixture_until(*state, &s.enough);
+        assert_int_equal(freeze(&b, true), 0);
+        assert_true(now_of(&b).frozen);
+        assert_int_equal(freeze(&b, true), 0);
+        const char *const argv[] = { "true", NULL };
+        struct exec_spec x = run_spec(&r, argv);
+        run_start(&b, &r, &x);
+        run_wait(&b, &r);
+        assert_false(r.end.started);
+        assert_int_equal(r.end.error.code, -EBUSY);
+        run_release(&r);
+        /* A helper runs, and in its time nobody else does. */
+        x = run_spec(&r, argv);
+        x.helper = true;
+        run_start(&b, &r, &x);
+        run_wait(&b, &r);
+        assert_true(r.end.started);
+        assert_int_equal(r.end.status, 0);
+        run_release(&r);
+        size_t before = s.text[1].len;
+        for (int i = 0; i < 20; i++) {
+                x = run_spec(&r, argv);
+                x.helper = true;
+                run_start(&b, &r, &x);
+                run_wait(&b, &r);
+                run_release(&r);
+        }
+        assert_true(s.text[1].len <= before + 2);      /* what was in the pipe */
+        s.want = s.text[1].len + 10;
+        s.enough = false;
+        assert_int_equal(freeze(&b, false), 0);
+        fixture_until(*state, &s.enough);
+        assert_false(now_of(&b).frozen);
+        exec_kill(s.run.exec);
+        fixture_until(*state, &s.run.exited);
+        stream_release(&s);
+        box_destroy(&b);
+}
+
+static void a_frozen_sandbox_can_be_killed_and_destroyed(void **state) {
+        struct box b;
+        struct streamed s, t;
+        const struct sandbox_spec spec = session_spec();
+        box_create(*state, &b, &spec);
+        stream_start(&b, &s, ticker, NULL);
+        stream_start(&b, &t, ticker, NULL);
+        s.want = t.want = 2;
+        fixture_until(*state, &s.enough);
+        fixture_until(*state, &t.enough);
+        assert_int_equal(freeze(&b, true), 0);
+        exec_kill(s.run.exec);
+        fixture_until(*state, &s.run.exited);
+        assert_false(t.run.exited);
+        box_destroy(&b);
+        assert_true(t.run.exited);
+        assert_true(t.run.end.sandbox_ended);
+        stream_release(&s);
+        stream_release(&t);
+}
+
+static void freeze_end(struct exec_spec *x) { x->freeze_at_end = true; }
+
+static void all_stands_when_an_exec_that_asks_for_it_ends(void **state) {
+        struct box b;
+        struct streamed s, t;
+        const struct sandbox_spec spec = session_spec();
+        box_create(*state, &b, &spec);
+        stream_start(&b, &s, ticker, NULL);
+        s.want = 2;
+        fixture_until(*state, &s.enough);
+        stream_start(&b, &t, "sleep 1000 & exit 3", freeze_end);
+        fixture_until(*state, &t.run.exited);
+        assert_int_equal(WEXITSTATUS(t.run.end.status), 3);
+        assert_true(t.run.end.frozen);
+        assert_true(now_of(&b).frozen);
+        assert_false(s.run.exited);
+        assert_int_equal(freeze(&b, false), 0);
+        exec_kill(s.run.exec);
+        fixture_until(*state, &s.run.exited);
+        assert_false(s.run.end.frozen);
+        stream_release(&s);
+        stream_release(&t);
+        box_destroy(&b);
+}
+
+static void a_timeout_kills_that_commands_tree_only(void **state) {
+        struct box b;
+        struct streamed s;
+        struct run r;
+        const struct sandbox_spec spec = session_spec();
+        box_create(*state, &b, &spec);
+        stream_start(&b, &s, ticker, NULL);
+        run_sh(&b, &r, "setsid sleep 1001 >/dev/null 2>&1 &");
+        run_release(&r);
+        const char *const argv[] = { "sh", "-c", "setsid sleep 1002 & echo out; sleep 1003", NULL };
+        struct exec_spec x = run_spec(&r, argv);
+        x.timeout_ms = 200;
+        run_start(&b, &r, &x);
+        run_wait(&b, &r);
+        assert_true(r.end.timed_out);
+        assert_string_equal(run_out(&r), "out");
+        run_release(&r);
+        run_sh(&b, &r, "for p in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$p; done | grep -o 'sleep 100[0-9]' | sort -u");
+        assert_string_equal(run_out(&r), "sleep 1001");
+        run_release(&r);
+        assert_false(s.run.exited);
+        exec_kill(s.run.exec);
+        fixture_until(*state, &s.run.exited);
+        stream_release(&s);
+        box_destroy(&b);
+}
+
+static void all_but_one_can_be_killed(void **state) {
+        struct box b;
+        struct streamed s, t;
+        struct run r;
+        struct asked a = { 0 };
+        const struct sandbox_spec spec = session_spec();
+        box_create(*state, &b, &spec);
+        stream_start(&b, &s, "setsid sleep 1001 & echo up; wait", NULL);
+        stream_start(&b, &t, "setsid sleep 1002 & echo up; wait", NULL);
+        s.want = t.want = 3;
+        run_sh(&b, &r, "setsid sleep 1003 >/dev/null 2>&1 &");
+        run_release(&r);
+        fixture_until(*state, &s.enough);
+        fixture_until(*state, &t.enough);
+        assert_int_equal(sandbox_kill_others(b.sandbox, s.run.exec, on_done, &a), 0);
+        fixture_until(*state, &a.done);
+        assert_int_equal(a.r, 0);
+        fixture_until(*state, &t.run.exited);
+        assert_false(s.run.exited);
+        run_sh(&b, &r, "for p in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$p; done | grep -o 'sleep 100[0-9]' | sort -u");
+        assert_string_equal(run_out(&r), "sleep 1001");
+        run_release(&r);
+        exec_kill(s.run.exec);
+        fixture_until(*state, &s.run.exited);
+        stream_release(&s);
+        stream_release(&t);
+        box_destroy(&b);
+}
+
+static void usage_is_told_while_it_runs(void **state) {
+        struct box b;
+        struct streamed s;
+        const struct sandbox_spec spec = session_spec();
+        box_create(*state, &b, &spec);
+        const struct sandbox_now before = now_of(&b);
+        stream_start(&b, &s, "head -c 8388608 /dev/zero >/tmp/file; echo up; while :; do :; done", NULL);
+        s.want = 3;
+        fixture_until(*state, &s.enough);
+        struct sandbox_now n = now_of(&b);
+        assert_true(n.pids > before.pids);
+        assert_true(n.disk_bytes >= before.disk_bytes + 8388608);
+        assert_true(n.disk_free_bytes > 0 && n.disk_free_bytes < before.disk_free_bytes);
+        assert_true(n.memory_bytes > 0 && n.memory_peak_bytes >= n.memory_bytes);
+        while (n.cpu_us < before.cpu_us + 20000)
+                n = now_of(&b);
+        box_destroy(&b);
+        stream_release(&s);
+}
+
+static void questions_are_answered_when_the_sandbox_goes(void **state) {
+        struct box b;
+        struct asked a = { 0 };
+        const struct sandbox_spec spec = session_spec();
+        box_create(*state, &b, &spec);
+        sandbox_destroy(b.sandbox);
+        assert_int_equal(sandbox_freeze(b.sandbox, on_done, &a), -ESHUTDOWN);
+        box_destroy(&b);
+        box_create(*state, &b, &spec);
+        assert_int_equal(sandbox_usage_now(b.sandbox, on_now, &a), 0);
+        for (int i = 1; i < SANDBOX_ASKS_MAX; i++)
+                assert_int_equal(sandbox_usage_now(b.sandbox, on_now, &a), 0);
+        assert_int_equal(sandbox_usage_now(b.sandbox, on_now, &a), -EBUSY);
+        box_destroy(&b);
+        assert_true(a.done);
+}
+
 int main(void) {
         signal(SIGPIPE, SIG_IGN);
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(what_is_frozen_stands_until_it_is_thawed),
+                cmocka_unit_test(a_frozen_sandbox_can_be_killed_and_destroyed),
+                cmocka_unit_test(all_stands_when_an_exec_that_asks_for_it_ends),
+                cmocka_unit_test(a_timeout_kills_that_commands_tree_only),
+                cmocka_unit_test(all_but_one_can_be_killed),
+                cmocka_unit_test(usage_is_told_while_it_runs),
+                cmocka_unit_test(questions_are_answered_when_the_sandbox_goes),
                 cmocka_unit_test(output_comes_while_the_command_runs),
                 cmocka_unit_test(input_is_written_as_the_program_takes_it),
                 cmocka_unit_test(writing_to_one_that_does_not_read_says_so),
