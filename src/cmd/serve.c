@@ -87,6 +87,8 @@ static int start_http(struct daemon *d, struct error *e) {
         http_limits_default(&hc.limits);
         r = http_server_start(&d->loop, &hc, &d->http, e);
         d->api.http = d->http;
+        if (r == 0)
+                engine_set_own_port(d->api.engine, (uint16_t)MAX2(http_server_port(d->http), 0));
         if (r == 0 && !http_server_checks_peers(d->http))
                 log_event(LOG_WARN, "http.peers_unchecked", "why", "the kernel does not tell who is at the other end of a loopback connection", NULL);
         return r;

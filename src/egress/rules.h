@@ -21,6 +21,9 @@ struct egress_rules;
 
 /* `texts` ends with NULL; an empty list is right, and lets nothing through. -EINVAL says which rule and why; -E2BIG; -ENOMEM. */
 int egress_rules_new(const char *const *texts, struct egress_rules **ret, struct error *e);
+/* From a request: {"allow": ["pypi.org", ...]}, or the list alone. The text of a fault has no field's name. */
+struct json;
+int egress_rules_from_json(const struct json *v, struct egress_rules **ret, struct error *e);
 struct egress_rules *egress_rules_ref(struct egress_rules *r);
 struct egress_rules *egress_rules_unref(struct egress_rules *r);       /* NULL is fine; always NULL */
 size_t egress_rules_count(const struct egress_rules *r);

@@ -28,6 +28,7 @@ struct engine {
         const struct engine_config *cfg;
         struct home home;
         struct spawner *spawner;
+        struct egress *egress;
         struct ledger *ledger;
         struct tree_store *trees;
         struct tasks *tasks;
@@ -160,6 +161,26 @@ static int fetch_env(const struct engine_config *cfg, char ***ret) {
         return r;
 }
 
+/* Unprivileged: it only connects. */
+static int open_egress(struct engine *en, struct error *e) {
+        const struct engine_config *cfg = en->cfg;
+        _cleanup_strv_ char **allow = NULL, **deny = NULL;
+        int r = split_commas(cfg->network_allow, &allow);
+        if (r == 0)
+                r = split_commas(cfg->network_deny, &deny);
+        if (r < 0)
+                return error_set(e, r, "read the settings of the network");
+        const struct egress_config c = {
+                .allow = (const char *const *)allow, .deny = (const char *const *)deny, .resolver = cfg->network_resolver,
+        };
+        r = egress_open(en->loop, &c, &en->egress, e);
+        if (r == 0)
+                spawner_set_egress(en->spawner, en->egress);
+        return r;
+}
+
+void engine_set_own_port(struct engine *en, uint16_t port) { egress_set_own_port(en->egress, port); }
+
 static int open_stores(struct engine *en, struct error *e) {
         const struct engine_config *cfg = en->cfg;
         struct ledger_config lc = { .home = cfg->home, .low_water_bytes = cfg->low_water_bytes, .ballast_bytes = cfg->ballast_bytes };
@@ -246,7 +267,9 @@ static int start(struct engine *en, struct error *e) {
         r = log_open_file(path);
         if (r < 0)
                 return error_set(e, r, "open %s as user %u", path, (unsigned)getuid());
-        r = open_stores(en, e);
+        r = open_egress(en, e);
+        if (r == 0)
+                r = open_stores(en, e);
         if (r == 0)
                 r = open_tasks(en, e);
         if (r == 0)
@@ -331,6 +354,7 @@ void engine_free(struct engine *en) {
         sessions_free(en->sessions);
         ledger_close(en->ledger);
         spawner_free(en->spawner);
+        egress_close(en->egress);
         fd_close(en->runs_dirfd);
         fd_close(en->local_repo_fd);
         home_release(&en->home);

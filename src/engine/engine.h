@@ -18,6 +18,8 @@ struct score_defaults;     /* score/request.h */
 /* Takes the home's lock, starts the spawner, drops every privilege for good, opens the ledger and recovers what the last
  * daemon left. Must be called as root and before the process has threads. `cfg` (checked) must outlive the engine. */
 int engine_start(uv_loop_t *loop, const struct engine_config *cfg, struct engine **ret, struct error *e);
+/* The port that the daemon listens on: sandboxes never get there. 0 = none. */
+void engine_set_own_port(struct engine *en, uint16_t port);
 /* `fatal` runs once when the engine cannot go on: the spawner died (what ran has been recorded as interrupted by then), or the
  * ledger cannot be written. The process must end, without a drain, and not with status 0. */
 void engine_on_fatal(struct engine *en, void (*fatal)(const char *why, void *user), void *user);

@@ -49,6 +49,7 @@ struct engine_config {
         uint64_t session_max_age_s;        /* idle, since the end of the last use */
         uint64_t session_exec_timeout_s;
         uint64_t session_output_max_bytes; /* of each stream */
+        char *network_deny, *network_resolver;     /* NULL = none */
         char *network_allow;               /* IPv4 ranges separated by commas, which the spawner checks; NULL = none */
         uint64_t layer_cache_bytes;        /* 0 = by the disk, see settings_layer_cache */
         uint64_t mirror_cache_bytes;       /* 0 = by the disk */

@@ -90,6 +90,8 @@ static int make_key(const struct collection_request *q, char ret[static SHA256_H
         char numbers[128];
         snprintf(numbers, sizeof(numbers), "|%zu|%d|%d|%u|%u", r->test_patch_len, (int)r->run, (int)r->network, r->uid, r->gid);
         sha256_update_str(&h, numbers);
+        for (size_t i = 0; r->allow && i < egress_rules_count(r->allow); i++)
+                sha256_update_str(&h, egress_rules_text(r->allow, i));
         char **const lists[] = {q->command->argv, r->env, q->command->kind == COMMAND_BUILT ? r->fail_to_pass : NULL,
                                 q->command->kind == COMMAND_BUILT ? r->pass_to_pass : NULL};
         for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
@@ -217,7 +219,7 @@ static int start(struct entry *x) {
                 return r;
         struct sandbox_spec spec = {
                 .id = id, .profile = PROFILE_SCORE, .image = x->q.request->image, .layers = x->q.tree->layers, .upper = UPPER_TMPFS,
-                .network = x->q.request->network, .limits = x->q.request->limits, .files = x->files.at, .n_files = x->files.n,
+                .network = x->q.request->network, .allow = x->q.request->allow, .limits = x->q.request->limits, .files = x->files.at, .n_files = x->files.n,
         };
         r = sandbox_create(x->owner->sp, &spec, &callbacks, x, &x->sandbox, NULL);
         x->busy = r == 0;

@@ -183,6 +183,11 @@ static void put_measures(struct json_writer *w, const struct score_record *r) {
         field_count(w, "memory_peak_bytes", r->usage.memory_peak_bytes);
         field_count(w, "pids_peak", r->usage.pids_peak);
         field_count(w, "disk_bytes", r->usage.disk_bytes);
+        json_put_key(w, "network");
+        if (r->network)
+                json_put_raw(w, r->network, strlen(r->network));
+        else
+                json_put_null(w);
         json_end_object(w);
         json_put_key(w, "timing");
         json_begin_object(w);

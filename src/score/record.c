@@ -22,7 +22,7 @@ void score_record_release(struct score_record *r) {
                 return;
         char *text[] = {
                 r->repo_url, r->base_commit, r->test_command, r->image, r->error_code, r->error_message, r->stdout_text, r->stderr_text,
-                r->lint_output, r->patch_diff, r->tree_hash, r->image_digest,
+                r->lint_output, r->network, r->patch_diff, r->tree_hash, r->image_digest,
         };
         for (size_t i = 0; i < ARRAY_SIZE(text); i++)
                 free(text[i]);

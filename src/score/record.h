@@ -28,6 +28,8 @@ STRING_TABLE_DECLARE(integrity);
 #define FINDINGS_MAX 100u          /* kept; more only raise the verdict */
 #define FINDING_TEXT_MAX 1024u     /* bytes of kind, path and detail, cut */
 
+#define NETWORK_RECORD_MAX (512u * 1024)   /* bytes of it: 256 rules and 128 denials */
+
 struct test_result { char *id; enum test_status status; };
 
 /* Ordered map id -> status. The same id twice: any non-pass wins (test_results_put), a report replaces "missing". */
@@ -68,6 +70,7 @@ struct score_record {
         char *patch_diff; bool diff_captured;
         double patch_similarity;               /* < 0 = null */
         struct sandbox_usage usage;
+        char *network;                         /* JSON: rules, counters, what was denied; NULL unless the network was `allow` */
         uint64_t queued_ms, prepare_ms, apply_ms, test_ms, report_ms, execution_ms;
         bool cached;                           /* answered from an earlier verdict; a tree that was ready does not count */
         /* what was run: with the facts above, what the evidence covers */

@@ -37,10 +37,12 @@ struct score_request {
         char *repo_path;                   /* "/testbed" */
         char *setup_command;
         enum sandbox_network setup_network;    /* open */
+        struct egress_rules *setup_allow;  /* NETWORK_ALLOW; else NULL */
         uint64_t setup_timeout_ms;         /* 1800 s */
         char **env;                        /* "K=V", sorted, NULL-terminated */
         uint32_t uid, gid;
         enum sandbox_network network;      /* while tests run: BRIG_TASK_NETWORK, none */
+        struct egress_rules *allow;        /* NETWORK_ALLOW; else NULL */
         struct sandbox_limits limits;
         enum patch_mode patch_mode;
         char **protect, **allow_config;    /* paths relative to the tree */

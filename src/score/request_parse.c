@@ -27,18 +27,23 @@ int parse_user(const struct field *f, const struct json *v, void *target, struct
 
 int parse_network(const struct field *f, const struct json *v, void *target, struct error *e) {
         enum sandbox_network *at = (enum sandbox_network *)((char *)target + f->at);
-        if (v->type == JSON_ARRAY || v->type == JSON_OBJECT)
-                return field_unsupported(f, e, "allow-lists need the egress proxy of a later release");
+        struct egress_rules **rules = (struct egress_rules **)((char *)target + f->len_at);
+        *rules = egress_rules_unref(*rules);
+        if (v->type == JSON_ARRAY || v->type == JSON_OBJECT) {
+                struct error why = { 0 };
+                if (egress_rules_from_json(v, rules, &why) < 0)
+                        return field_fault(f, e, "%s", why.text);
+                *at = NETWORK_ALLOW;
+                return 0;
+        }
         if (v->type != JSON_STRING)
-                return field_fault(f, e, "expected a string, not %s", json_type_to_string(v->type));
+                return field_fault(f, e, "expected a string or a list of rules, not %s", json_type_to_string(v->type));
         if (json_string_is(v, "none"))
                 *at = NETWORK_NONE;
         else if (json_string_is(v, "open") || json_string_is(v, "host"))
                 *at = NETWORK_OPEN;   /* the wire's "host" never shares the host's own network */
-        else if (json_string_is(v, "allow"))
-                return field_unsupported(f, e, "allow-lists need the egress proxy of a later release");
         else
-                return field_fault(f, e, "must be one of none, open");
+                return field_fault(f, e, "must be none, open, or {\"allow\": [...]}");
         return 0;
 }
 

@@ -200,6 +200,7 @@ static void on_gone(struct sandbox *s, const struct sandbox_end *end, void *user
         struct score_task *t = user;
         t->sandbox = NULL;
         t->rec.usage = end->usage;
+        task_record_network(t, s);
         for (int i = 0; i < LIMIT_KIND_MAX; i++)
                 t->rec.limits_hit[i] |= end->hit[i];
         t->ending = true;
@@ -217,7 +218,7 @@ static enum sandbox_upper upper_for(const struct sandbox_limits *l) {
 static int start_sandbox(struct score_task *t, struct error *e) {
         struct sandbox_spec spec = {
                 .id = t->id, .profile = PROFILE_SCORE, .image = t->req.image, .layers = t->tree->layers, .upper = upper_for(&t->req.limits),
-                .network = t->req.network, .limits = t->req.limits, .files = t->files.at, .n_files = t->files.n,
+                .network = t->req.network, .allow = t->req.allow, .limits = t->req.limits, .files = t->files.at, .n_files = t->files.n,
         };
         t->state = STATE_SANDBOX;
         return sandbox_create(t->env.spawner, &spec, &callbacks, t, &t->sandbox, e);
@@ -264,7 +265,7 @@ static int start_tree(struct score_task *t, struct error *e) {
                 return start_image_tree(t, e);
         struct tree_request tr = {
                 .repo_url = q->repo_url, .commit = q->base_commit, .image = q->image, .repo_path = q->repo_path, .setup_command = q->setup_command,
-                .setup_network = q->setup_network, .setup_env = (const char *const *)q->env, .setup_timeout_ms = q->setup_timeout_ms,
+                .setup_network = q->setup_network, .setup_allow = q->setup_allow, .setup_env = (const char *const *)q->env, .setup_timeout_ms = q->setup_timeout_ms,
                 .uid = q->uid, .gid = q->gid, .limits = q->limits,
         };
         return tree_acquire(t->env.trees, &tr, on_tree, t, &t->ticket, e);

@@ -72,3 +72,4 @@ int task_record_apply(struct score_task *t);
 int task_record_test(struct score_task *t, const struct exec_end *end);
 int task_record_lint(struct score_task *t, const struct exec_end *end);
 int task_record_output(struct score_task *t);
+void task_record_network(struct score_task *t, struct sandbox *s);

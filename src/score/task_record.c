@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "score/edited_tests.h"
 #include "score/lint.h"
 #include "score/task_internal.h"
@@ -181,6 +182,19 @@ static int take_text(const struct output_capture *c, char **ret, size_t *ret_len
         *ret_len = b.len;
         *ret = buf_steal(&b);
         return *ret ? 0 : -ENOMEM;
+}
+
+/* What it may reach, what it did, what was refused. Not there: then the record says null. */
+void task_record_network(struct score_task *t, struct sandbox *s) {
+        const struct egress_net *n = sandbox_egress(s);
+        struct buf b = BUF_INIT(NETWORK_RECORD_MAX);
+        struct json_writer w = JSON_WRITER(&b);
+        if (!n)
+                return;
+        egress_net_write_json(n, &w);
+        if (json_finish(&w) == 0)
+                t->rec.network = buf_steal(&b);
+        buf_release(&b);
 }
 
 int task_record_output(struct score_task *t) {

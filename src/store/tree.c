@@ -47,6 +47,7 @@ static void ticket_free(struct tree_ticket *t) {
         free(t->image);
         free(t->repo_path);
         free(t->setup_command);
+        egress_rules_unref(t->setup_allow);
         strv_free(t->setup_env);
         free(t);
 }
@@ -140,6 +141,8 @@ static int setup_key(const struct tree_ticket *t, const char *below, char ret[st
         sha256_update_str(&h, t->image_digest);
         sha256_update_str(&h, t->setup_command);
         sha256_update_str(&h, sandbox_network_to_string((int)t->setup_network));
+        for (size_t i = 0; t->setup_allow && i < egress_rules_count(t->setup_allow); i++)
+                sha256_update_str(&h, egress_rules_text(t->setup_allow, i));
         for (size_t i = 0; t->setup_env && t->setup_env[i]; i++)
                 sha256_update_str(&h, t->setup_env[i]);
         sha256_finish(&h, ret);
@@ -311,6 +314,7 @@ static int ticket_fill(struct tree_ticket *t, const struct tree_request *req) {
         t->repo_path = copy(req->repo_path, &r);
         t->setup_command = copy(req->setup_command, &r);
         t->setup_network = req->setup_network;
+        t->setup_allow = req->setup_allow ? egress_rules_ref(req->setup_allow) : NULL;
         t->setup_timeout_ms = req->setup_timeout_ms;
         t->limits = req->limits;
         t->uid = req->uid;

@@ -25,6 +25,7 @@ struct tree_request {
         const char *repo_path;     /* absolute, "/testbed" */
         const char *setup_command; /* NULL or "" = none */
         enum sandbox_network setup_network;
+        struct egress_rules *setup_allow;  /* NETWORK_ALLOW; else NULL */
         const char *const *setup_env;      /* "K=V", NULL-terminated, sorted by the caller */
         uint64_t setup_timeout_ms;
         uint32_t uid, gid;         /* who runs in the tree, and owns it; with uid 0 it is root's, whatever the group */

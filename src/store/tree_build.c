@@ -286,7 +286,7 @@ static int start_setup(struct tree_build *b, struct tree_ticket *t, struct error
         const struct sandbox_file file = { .name = "setup", .fd = fd, .mode = 0444 };
         snprintf(name, sizeof name, "setup-%.16s", b->key);
         struct sandbox_spec s = { .id = name, .profile = PROFILE_SETUP, .image = t->image, .layers = layers, .upper = UPPER_LAYER, .upper_layer = b->m.id,
-                                  .network = t->setup_network, .limits = t->limits, .files = &file, .n_files = 1 };
+                                  .network = t->setup_network, .allow = t->setup_allow, .limits = t->limits, .files = &file, .n_files = 1 };
         s.limits.wall_ms = MAX2(s.limits.wall_ms, t->setup_timeout_ms + 60000);
         char **env = setup_env(t);
         const struct box_spec spec = { .sandbox = &s, .argv = argv, .env = (const char *const *)env, .cwd = t->repo_path,

@@ -23,6 +23,7 @@ struct tree_ticket {
         int source_fd;
         char *wanted, *image, *repo_path, *setup_command, **setup_env;
         enum sandbox_network setup_network;
+        struct egress_rules *setup_allow;
         uint64_t setup_timeout_ms;
         uint32_t uid, gid;                 /* both 0: the tree is root's */
         struct sandbox_limits limits;

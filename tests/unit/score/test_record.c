@@ -75,7 +75,7 @@ static void what_does_not_apply_is_null(void **state) {
         encode(f);
         for (size_t i = 0; i < ARRAY_SIZE(nulls); i++)
                 check(f, nulls[i], "null");
-        check(f, "usage", "{\"wall_ms\":null,\"cpu_ms\":null,\"memory_peak_bytes\":null,\"pids_peak\":null,\"disk_bytes\":null}");
+        check(f, "usage", "{\"wall_ms\":null,\"cpu_ms\":null,\"memory_peak_bytes\":null,\"pids_peak\":null,\"disk_bytes\":null,\"network\":null}");
         check(f, "limits_hit", "[]");
         check(f, "unverified", "[]");
         check(f, "restored", "[]");

@@ -118,11 +118,11 @@ static void every_field_refuses_the_wrong_type(void **state) {
                 { "image", { "1", "[]", "{}", "\"a\\nb\"", "\"-x\"" } },
                 { "repo_path", { "1", "[]", "\"x\"", "\"/\"", "\"/a/../b\"", "\"/proc/x\"", "\"/a//b\"", "\"/a\\u0000\"" } },
                 { "setup_command", { "1", "[]", "{}", "true" } },
-                { "setup_network", { "1", "\"some\"", "true" } },
+                { "setup_network", { "1", "\"some\"", "true", "{}", "[\"a b\"]" } },
                 { "setup_timeout", { "\"x\"", "[]", "{}", "0", "-1" } },
                 { "env", { "1", "\"x\"", "[]", "{\"A\":1}", "{\"\":\"x\"}", "{\"A=B\":\"x\"}", "{\"1A\":\"x\"}", "{\"A\":\"\\u0000\"}" } },
                 { "user", { "-1", "65536", "1.5", "\"nobody\"", "\"1:2:3\"", "\"1:\"", "[]", "true" } },
-                { "network", { "1", "\"some\"", "true" } },
+                { "network", { "1", "\"some\"", "\"allow\"", "true", "{}", "{\"allow\":\"a.b\"}", "[1]", "[\"http://a.b\"]" } },
                 { "limits", { "1", "[]", "\"x\"" } },
                 { "patch_mode", { "1", "\"lax\"", "[]" } },
                 { "protect", { "1", "{}", "[\"/abs\"]", "[\"a/../b\"]", "[\"\"]", "[\".\"]", "[1]" } },
@@ -171,9 +171,6 @@ static void later_releases_are_unsupported(void **state) {
         fault("\"control\":\"auto\"", -EOPNOTSUPP, "'control'");
         fault("\"control\":\"require\"", -EOPNOTSUPP, "'control'");
         fault("\"gold_patch\":\"x\"", -EOPNOTSUPP, "'gold_patch'");
-        fault("\"network\":[\"example.com\"]", -EOPNOTSUPP, "'network'");
-        fault("\"network\":{\"allow\":[]}", -EOPNOTSUPP, "'network'");
-        fault("\"setup_network\":[\"example.com\"]", -EOPNOTSUPP, "'setup_network'");
         fault("\"tree\":\"image\",\"setup_command\":\"make\"", -EOPNOTSUPP, "'setup_command'");
         fault("\"test_framework\":\"nope\"", -EOPNOTSUPP, "'test_framework'");
         struct score_request q;
@@ -200,6 +197,24 @@ static void the_wires_host_is_open(void **state) {
         good("\"network\":\"host\",\"setup_network\":\"none\"", &q);
         assert_int_equal(q.network, NETWORK_OPEN);
         assert_int_equal(q.setup_network, NETWORK_NONE);
+        score_request_release(&q);
+}
+
+static void a_list_of_rules_is_allow(void **state) {
+        struct score_request q;
+        good("\"network\":{\"allow\":[\"PyPI.org\",\"10.0.0.0/8:80\"]},\"setup_network\":[\"*.example.org\"]", &q);
+        assert_int_equal(q.network, NETWORK_ALLOW);
+        assert_int_equal(egress_rules_count(q.allow), 2);
+        assert_string_equal(egress_rules_text(q.allow, 0), "pypi.org");
+        assert_int_equal(q.setup_network, NETWORK_ALLOW);
+        assert_string_equal(egress_rules_text(q.setup_allow, 0), "*.example.org");
+        score_request_release(&q);
+        good("\"network\":[\"a.b\"],\"network\":\"none\"", &q);
+        assert_int_equal(q.network, NETWORK_NONE);
+        assert_null(q.allow);
+        score_request_release(&q);
+        good("\"network\":{\"allow\":[]}", &q);
+        assert_int_equal(egress_rules_count(q.allow), 0);
         score_request_release(&q);
 }
 
@@ -310,7 +325,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(defaults_are_the_contracts), cmocka_unit_test(not_an_object_is_one_fault), cmocka_unit_test(missing_fields_are_listed),
                 cmocka_unit_test(ids_or_a_framework_replace_the_command), cmocka_unit_test(every_field_refuses_the_wrong_type),
-                cmocka_unit_test(every_limit_has_a_range), cmocka_unit_test(later_releases_are_unsupported), cmocka_unit_test(a_tree_of_the_image_needs_no_repository), cmocka_unit_test(the_wires_host_is_open),
+                cmocka_unit_test(every_limit_has_a_range), cmocka_unit_test(later_releases_are_unsupported), cmocka_unit_test(a_tree_of_the_image_needs_no_repository), cmocka_unit_test(the_wires_host_is_open), cmocka_unit_test(a_list_of_rules_is_allow),
                 cmocka_unit_test(env_is_sorted_and_the_last_wins), cmocka_unit_test(users_come_in_three_forms), cmocka_unit_test(empty_text_is_the_default),
                 cmocka_unit_test(lists_and_paths_decode), cmocka_unit_test(patches_keep_their_bytes), cmocka_unit_test(the_operators_defaults_hold),
                 cmocka_unit_test(credentials_are_taken_out_of_a_body), cmocka_unit_test(a_body_without_credentials_stays_as_it_is),

@@ -62,6 +62,7 @@ int sandbox_create(struct spawner *sp, const struct sandbox_spec *spec, const st
         *ret = &f.box;
         return 0;
 }
+struct egress_net *sandbox_egress(struct sandbox *s) { return NULL; }
 void sandbox_destroy(struct sandbox *s) { f.destroyed = true; }
 int sandbox_kill_all(struct sandbox *s, void (*done)(struct sandbox *s, void *user), void *user) {
         f.killed = done;

@@ -1,0 +1,153 @@
+"""The network `allow` of tasks, through the real daemon: a name server and servers of the test's own, on loopback addresses that the
+operator of this daemon lets sandboxes reach."""
+import http.server
+import socket
+import socketserver
+import struct
+import threading
+
+import pytest
+from brigd import Daemon, Repository
+
+SERVER, OTHER = "127.0.0.7", "127.0.0.8"
+ZONE = {"files.test": SERVER, "packages.test": OTHER, "rebind.test": "127.0.0.1", "metadata.test": "169.254.169.254", "private.test": "10.9.8.7"}
+
+
+class Names(socketserver.BaseRequestHandler):
+    """Answers A questions from ZONE; remembers what it was asked."""
+    asked = []
+
+    def handle(self):
+        question, sock = self.request
+        labels, at = [], 12
+        while question[at]:
+            labels.append(question[at + 1:at + 1 + question[at]].decode())
+            at += 1 + question[at]
+        name, kind = ".".join(labels).lower(), struct.unpack("!H", question[at + 1:at + 3])[0]
+        Names.asked.append(name)
+        address = ZONE.get(name) if kind == 1 else None
+        head = question[:2] + struct.pack("!HHHHH", 0x8180 if name in ZONE else 0x8183, 1, 1 if address else 0, 0, 0)
+        record = b"\xc0\x0c" + struct.pack("!HHIH", 1, 1, 1, 4) + socket.inet_aton(address) if address else b""
+        sock.sendto(head + question[12:at + 5] + record, self.client_address)
+
+
+class Files(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = f"from {self.headers['Host']}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def servers():
+    names = socketserver.ThreadingUDPServer(("127.0.0.1", 0), Names)
+    files = http.server.ThreadingHTTPServer((SERVER, 0), Files)
+    other = http.server.ThreadingHTTPServer((OTHER, files.server_port), Files)
+    for s in (names, files, other):
+        threading.Thread(target=s.serve_forever, daemon=True).start()
+    yield names.server_address[1], files.server_port
+    for s in (names, files, other):
+        s.shutdown()
+        s.server_close()
+
+
+@pytest.fixture(scope="module")
+def port(servers):
+    return servers[1]
+
+
+@pytest.fixture(scope="module")
+def daemon(servers):
+    with Daemon(BRIG_NETWORK_ALLOW="127.0.0.0/8", BRIG_NETWORK_RESOLVER=f"127.0.0.1:{servers[0]}", BRIG_NETWORK_DENY=f"{OTHER}:1-65535") as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def repository(daemon):
+    return Repository(daemon.top / "repo")
+
+
+GET = """python3 - <<'E'
+import urllib.request, sys
+for url in sys.argv[1:] or {urls}:
+    try: print(urllib.request.urlopen(url, timeout=10).read().decode())
+    except OSError as e: print(type(getattr(e, 'reason', e)).__name__)
+E"""
+
+
+@pytest.fixture
+def get(daemon, repository):
+    def get(*urls, **fields):
+        record = daemon.result(daemon.submit(repository.request(test_command=GET.replace("{urls}", repr(list(urls))), **fields)))
+        return record["stdout"].splitlines(), record["usage"]["network"], record
+    return get
+
+
+def test_what_is_allowed_is_reached_and_the_rest_is_recorded(get, port):
+    lines, network, _ = get(f"http://files.test:{port}/", f"http://secret-data.attacker.test:{port}/", f"http://{SERVER}:{port}/",
+                            network={"allow": ["Files.test."]})
+    assert lines == [f"from files.test:{port}", "gaierror", "ConnectionResetError"]
+    assert network["rules"] == ["files.test"]
+    assert network["counters"]["connections"] == 1 and network["counters"]["denied"] >= 2
+    assert network["counters"]["bytes_up"] > 0 < network["counters"]["bytes_down"]
+    denied = {(d["kind"], d["target"], d["port"], d["reason"]) for d in network["denied"]}
+    assert ("question", "secret-data.attacker.test", None, "not_allowed") in denied
+    assert ("connection", SERVER, port, "not_allowed") in denied
+    assert "secret-data.attacker.test" not in Names.asked and "files.test" in Names.asked
+
+
+def test_ranges_allow_addresses(get, port):
+    lines, network, _ = get(f"http://{SERVER}:{port}/", f"http://{OTHER}:{port}/", network=["127.0.0.0/8"])
+    # 127/8 is the sandbox's own, whatever a rule says.
+    assert lines == ["ConnectionRefusedError", "ConnectionRefusedError"]
+    assert network["counters"]["connections"] == 0
+
+
+def test_a_name_does_not_lead_where_it_must_not(daemon, get, port):
+    lines, network, _ = get("http://metadata.test/latest", f"http://packages.test:{port}/", "http://private.test/", f"http://rebind.test:{daemon.port}/healthz",
+                            network={"allow": ["*.test"]})
+    assert lines == ["ConnectionResetError"] * 4 or set(lines) <= {"ConnectionResetError", "RemoteDisconnected"}, lines
+    assert {(d["target"], d["reason"], d["address"]) for d in network["denied"] if d["kind"] == "connection"} == {
+        ("metadata.test", "local_address", "169.254.169.254"), ("packages.test", "operator", OTHER), ("private.test", "private_address", "10.9.8.7"),
+        ("rebind.test", "local_address", "127.0.0.1")}
+
+
+def test_other_networks_have_no_such_record(get, port):
+    for network in ("none", "open"):
+        _, seen, _ = get(f"http://{SERVER}:{port}/", network=network)
+        assert seen is None
+
+
+def test_a_set_up_gets_what_it_may_reach_and_is_kept_by_its_rules(daemon, repository, port):
+    command = f"python3 -c \"import urllib.request; open('got', 'w').write(urllib.request.urlopen('http://files.test:{port}/').read().decode())\""
+    allowed = repository.request(setup_command=command, setup_network={"allow": [f"files.test:{port}"]}, test_command="cat got", network="none")
+    record = daemon.result(daemon.submit(allowed))
+    assert record["stdout"] == f"from files.test:{port}", record
+    refused = daemon.result(daemon.submit({**allowed, "setup_network": {"allow": ["files.test:1"]}}))
+    assert refused["error"]["code"] == "setup_failed", refused
+
+
+def test_many_names_and_broken_questions_harm_nobody(daemon, repository, port):
+    script = f"""python3 - <<'E'
+import os, socket, urllib.request
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('198.18.0.1', 53))
+for i in range(2000):
+    try: s.send(os.urandom(i % 600))
+    except OSError: pass
+    try: s.send(b'\\0\\1\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + b'\\xc0\\x0c' * (i % 20) + b'\\0\\1\\0\\1')
+    except OSError: pass
+for i in range(300):
+    try: socket.gethostbyname(f'n{{i}}.other.test')
+    except OSError: pass
+t = socket.create_connection(('198.18.0.1', 53)); t.sendall(b'\\0\\5hello'); print(t.recv(9))
+print(socket.gethostbyname('files.test')[:7], urllib.request.urlopen('http://files.test:{port}/').read().decode())
+E"""
+    record = daemon.result(daemon.submit(repository.request(test_command=script, network=["files.test"])))
+    assert record["stdout"].splitlines()[-1] == f"198.18. from files.test:{port}", record
+    assert len(record["usage"]["network"]["denied"]) <= 128
+    assert record["usage"]["network"]["counters"]["denied"] >= 300
