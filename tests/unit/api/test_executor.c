@@ -135,14 +135,14 @@ static void a_client_that_left_stays_accepted(void **state) {
 }
 
 static void batch_answers_in_order(void **state) {
-        struct http_request r = post("{\"tasks\":[{" LEAST "},{},7,{" LEAST ",\"network\":[]},{" LEAST "}]}");
+        struct http_request r = post("{\"tasks\":[{" LEAST "},{},7,{" LEAST ",\"control\":\"auto\"},{" LEAST "}]}");
         executor_post_batch(&r, &api);
         assert_int_equal(r.answers, 0);
         assert_int_equal(fake.submits, 2);
         fake_run();
         check(&r, 202, "{\"tasks\":[{\"task_id\":\"" FAKE_ID "\",\"status\":\"pending\"},"
               "{\"error\":\"Missing required fields: ['repo_url', 'test_command']\"},{\"error\":\"Request body must be valid JSON\"},"
-              "{\"error\":\"Unsupported value for 'network': allow-lists need the egress proxy of a later release\",\"code\":\"unsupported\"},"
+              "{\"error\":\"Unsupported value for 'control': control runs are of a later release\",\"code\":\"unsupported\"},"
               "{\"task_id\":\"" FAKE_ID "\",\"status\":\"pending\"}]}");
         forget(&r);
 }
