@@ -54,8 +54,9 @@ static int turn_over(void) {
 
 static void count(size_t written) {
         uint64_t size = atomic_fetch_add(&file_size, written) + written, max = file_max;
-        if (max == 0 || size < max || pthread_mutex_trylock(&turning) != 0)
-                return;        /* small enough, or somebody is at it */
+        if (max == 0 || size < max)
+                return;
+        pthread_mutex_lock(&turning);  /* if somebody is at it we wait: else the old file would grow as long as the other is held up */
         if (file_size >= max) {
                 (void)turn_over();
                 file_size = 0;
