@@ -9,22 +9,18 @@ import sys
 
 MAY_USE = {
     "base": set(),
-<<<<<<< Updated upstream
     "egress": {"base"},
     "sandbox": {"base", "egress", "helper"},
     "store": {"base", "egress", "sandbox"},
-=======
-    "sandbox": {"base", "helper"},
-    "store": {"base", "sandbox"},
     "registry": {"base", "sandbox", "store"},
->>>>>>> Stashed changes
+    "build": {"base", "egress", "sandbox", "store", "registry"},
     "fleet": {"base", "store"},
     "score": {"base", "egress", "sandbox", "store"},
     "session": {"base", "egress", "sandbox", "store"},
     "rlm": {"base", "egress", "sandbox", "store", "fleet"},
     "http": {"base"},
-    "engine": {"base", "egress", "sandbox", "store", "fleet", "score", "session", "rlm"},
-    "api": {"base", "egress", "sandbox", "store", "fleet", "score", "session", "rlm", "engine", "http"},
+    "engine": {"base", "egress", "sandbox", "store", "registry", "build", "fleet", "score", "session", "rlm"},
+    "api": {"base", "egress", "sandbox", "store", "registry", "build", "fleet", "score", "session", "rlm", "engine", "http"},
     # The static helper links the pure parts of scoring (patches) into a program of its own.
     "helper": {"base", "sandbox", "score"},
 }
