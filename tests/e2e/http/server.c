@@ -1,11 +1,19 @@
 /* A server for the HTTP tests and benchmark: routes that show one property each. Prints "port N" once it listens; ends on SIGTERM.
- * usage: http_test_server [listen=ADDR] [token=T] [LIMIT=N...] [deny=FIRST:COUNT] [spool=DIR] [any_host=1] */
+ * usage: http_test_server [listen=ADDR] [token=T] [LIMIT=N...] [deny=FIRST:COUNT] [spool=DIR] [file=PATH] [any_host=1] */
+#include <ctype.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/metrics.h"
+#include "http/events.h"
+#include "http/send.h"
 #include "http/server.h"
+#include "http/tunnel.h"
+#include "http/upload.h"
+#include "http/websocket.h"
 
 #define HELD_MAX 256
 #define STREAM_PIECE 50000
@@ -148,6 +156,114 @@ static void stream(struct http_request *r, void *user) {
         stream_more(s);
 }
 
+/* Bodies in pieces: their length and digest, at the end. */
+struct upload { struct http_request *r; struct sha256 hash; uint64_t n; };
+
+static void upload_gone(void *user) {
+        struct upload *u = user;
+        n_closed++;
+        sha256_release(&u->hash);
+        free(u);
+}
+
+static void upload_piece(const char *p, size_t n, void *user) {
+        struct upload *u = user;
+        sha256_update(&u->hash, p, n);
+        u->n += n;
+}
+
+static void upload_end(void *user) {
+        struct upload *u = user;
+        char hex[SHA256_HEX], line[128];
+        sha256_finish(&u->hash, hex);
+        http_on_close(u->r, NULL, NULL);
+        http_respond(u->r, 200, "text/plain", line, (size_t)snprintf(line, sizeof line, "%llu %s\n", (unsigned long long)u->n, hex));
+        free(u);
+}
+
+static void upload(struct http_request *r, void *user) {
+        struct upload *u = calloc(1, sizeof *u);
+        if (!u || sha256_init(&u->hash) < 0) {
+                free(u);
+                http_respond_error(r, 503, "no memory");
+                return;
+        }
+        u->r = r;
+        http_on_close(r, upload_gone, u);
+        http_upload_start(r, &(struct http_upload){ upload_piece, upload_end }, u);
+}
+
+/* The file given at start. */
+static const char *file_path;
+
+static void file(struct http_request *r, void *user) {
+        struct stat st;
+        int fd = file_path ? open(file_path, O_RDONLY | O_CLOEXEC) : -1;
+        if (fd < 0 || fstat(fd, &st) < 0)
+                http_respond_error(r, 404, "no file");
+        else
+                http_send_file(r, fd, (uint64_t)st.st_size, "application/octet-stream", NULL, NULL);
+}
+
+/* As many events as are asked for, numbered behind the last that the client has seen. */
+static void events(struct http_request *r, void *user) {
+        const char *n = http_query(r, "n"), *last = http_events_last_id(r);
+        unsigned long at = last ? strtoul(last, NULL, 10) : 0, end = n ? strtoul(n, NULL, 10) : 3;
+        http_events_start(r);
+        while (at++ < end) {
+                char id[24], text[64];
+                snprintf(id, sizeof id, "%lu", at);
+                int len = snprintf(text, sizeof text, "line %lu\nof two", at);
+                if (http_events_send(r, "tick", id, text, (size_t)len) < 0)
+                        return;
+        }
+        http_events_end(r);
+}
+
+/* Echo; back-pressure of one side is handed to the other. "close CODE REASON" closes. */
+static void ws_message(struct http_websocket *ws, bool is_text, const char *p, size_t n, void *user) {
+        unsigned long code;
+        char *reason;
+        if (is_text && n > 6 && strncmp(p, "close ", 6) == 0 && (code = strtoul(p + 6, &reason, 10)) > 0)
+                http_websocket_close(ws, (int)code, *reason ? reason + 1 : reason);
+        else if (http_websocket_send(ws, is_text, p, n) == -EAGAIN)
+                http_websocket_close(ws, WEBSOCKET_POLICY, "Read faster");
+}
+
+static void ws_closed(struct http_websocket *ws, int code, const char *reason, void *user) {
+        n_closed++;
+        last_logged = code;
+}
+
+static void websocket(struct http_request *r, void *user) {
+        static const char *const protocols[] = { "echo" };
+        static const struct http_websocket_options options = { .protocols = protocols, .n_protocols = 1 };
+        static const struct http_websocket_calls calls = { ws_message, NULL, ws_closed };
+        struct http_websocket *ws;
+        http_websocket_accept(r, &options, &calls, NULL, &ws);
+}
+
+static void shout(struct http_tunnel *t, const char *p, size_t n, void *user) {
+        char b[4096];
+        n = MIN2(n, sizeof b);
+        for (size_t i = 0; i < n; i++)
+                b[i] = (char)toupper((unsigned char)p[i]);
+        http_tunnel_write(t, b, n);
+}
+
+static void shout_closed(struct http_tunnel *t, void *user) {
+        n_closed++;
+}
+
+static void shouting(struct http_request *r, void *user) {
+        static const struct http_tunnel_calls calls = { shout, NULL, shout_closed };
+        struct http_tunnel *t;
+        if (http_upgrade_asked(r))
+                http_tunnel_accept(r, "shout", &calls, NULL, &t);
+        else
+                http_respond_error(r, 426, "upgrade");
+}
+
 static void metrics(struct http_request *r, void *user) {
         struct buf b = BUF_INIT(1u << 20);
         metrics_add(METRIC_TASKS_FINISHED, "a\"b", 1);
@@ -176,6 +292,12 @@ static const struct http_route routes[] = {
         { "GET", "/stream", stream, false, NULL },
         { "GET", "/metrics", metrics, false, NULL },
         { "DELETE", "/hello", nothing, false, NULL },
+        { "PUT", "/upload", upload, false, NULL, .stream_body = true, .body_max = HTTP_BODY_ANY },
+        { "PUT", "/upload/small", upload, false, NULL, .stream_body = true, .body_max = 1000 },
+        { "GET", "/file", file, false, NULL },
+        { "GET", "/events", events, false, NULL },
+        { "GET", "/ws", websocket, false, NULL },
+        { "GET", "/shout", shouting, false, NULL },
 };
 
 static void logged(const struct http_request *r, int status, uint64_t ms, void *user) {
@@ -193,6 +315,7 @@ static int option(struct http_config *cfg, const char *arg) {
         if (IS("listen")) cfg->listen = eq + 1;
         else if (IS("token")) cfg->token = eq + 1;
         else if (IS("spool")) cfg->spool_dir = eq + 1;
+        else if (IS("file")) file_path = eq + 1;
         else if (IS("any_host")) cfg->any_host = v;
         else if (IS("deny")) {
                 const char *colon = strchr(eq, ':');
