@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/strv.h"
 #include "base/utf8.h"
+#include "sandbox/fields_network.h"
 #include "sandbox/limit_fields.h"
 
 /* ---- parsers ------------------------------------------------------------------------------------------------------------------- */
@@ -47,17 +48,8 @@ int parse_spec_labels(const struct field *f, const struct json *v, void *target,
 
 int parse_spec_network(const struct field *f, const struct json *v, void *target, struct error *e) {
         struct session_spec *s = target;
-        if (v->type == JSON_ARRAY || v->type == JSON_OBJECT || json_string_is(v, "allow"))
-                return field_unsupported(f, e, "allow-lists need the egress proxy of a later release");
-        if (v->type != JSON_STRING)
-                return field_fault(f, e, "expected a string, not %s", json_type_to_string(v->type));
-        if (json_string_is(v, "none"))
-                s->network = NETWORK_NONE;
-        else if (json_string_is(v, "open") || json_string_is(v, "host"))
-                s->network = NETWORK_OPEN;     /* the wire's "host" never shares the host's own network */
-        else
-                return field_fault(f, e, "must be one of none, open");
-        return 0;
+        s->allow = egress_rules_unref(s->allow);
+        return field_network(f, v, &s->network, &s->allow, e);
 }
 
 int parse_spec_caps(const struct field *f, const struct json *v, void *target, struct error *e) {
@@ -112,7 +104,7 @@ static const struct field limit_fields[] = { LIMIT_FIELDS(offsetof(struct sessio
         { TEXT("startup_command", spec.startup_command, PROCESS_TEXT_MAX), .doc = "started in the background when the session is ready; best effort" }, \
         { TEXT("workdir", spec.workdir, SESSION_PATH_MAX), .def = "the image's", .doc = "where commands run that say nothing" }, \
         { CUSTOM("user", parse_spec_user, "integer, or `UID:GID`"), .def = "the image's", .doc = "who runs commands that say nothing" }, \
-        { CUSTOM("network", parse_spec_network, "`none`, `open`"), .given_at = offsetof(struct session_start, network_given), .def = "the operator's", .doc = "`open` is the public network through NAT" }, \
+        { CUSTOM("network", parse_spec_network, FIELD_NETWORK_TYPE), .given_at = offsetof(struct session_start, network_given), .def = "the operator's", .doc = "`open` is the public network through NAT, `allow` what the rules name" }, \
         { .name = "limits", .kind = FIELD_OBJECT, .sub = limit_fields, .n_sub = ARRAY_SIZE(limit_fields), .doc = "of the whole sandbox; `wall_s` has no default here" }, \
         { CUSTOM("labels", parse_spec_labels, "object of strings"), .def = "empty", .doc = "for lists; `tenant` separates idempotency keys" }, \
         { SECONDS("ttl_s", spec.ttl_ms), .def = "the operator's", .doc = "life in all; 0 = no end" }, \

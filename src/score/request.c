@@ -4,6 +4,7 @@
 #include "base/redact.h"
 #include "base/strv.h"
 #include "sandbox/limit_fields.h"
+#include "sandbox/fields_network.h"
 #include "score/command.h"
 #include "score/request_parse.h"
 
@@ -43,11 +44,11 @@ static const struct field request_fields[] = {
         { STRING(repo_path, REQUEST_PATH_MAX), .def = "`/testbed`", .doc = "where the tree stands in the sandbox" },
         { .name = "tree", .kind = FIELD_ENUM, AT(tree), .names = tree_source_names, .n_names = TREE_SOURCE_MAX, .def = "`clone`", .doc = "where the base tree comes from: `image` is what stands at `repo_path` there" },
         { STRING(setup_command, REQUEST_COMMAND_MAX), .def = "empty", .doc = "prepares the tree, once per key" },
-        { .name = "setup_network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(setup_network), .len_at = offsetof(struct score_request, setup_allow), .type = "`none`, `open`, `{\"allow\": [RULE...]}`", .def = "`open`", .doc = "network of `setup_command`" },
+        { .name = "setup_network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(setup_network), .len_at = offsetof(struct score_request, setup_allow), .type = FIELD_NETWORK_TYPE, .def = "`open`", .doc = "network of `setup_command`" },
         { SECONDS(setup_timeout, setup_timeout_ms), .def = "1800", .doc = "seconds for `setup_command`" },
         { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_env, .type = "object of strings", .def = "empty", .doc = "added to the environment" },
         { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_user, .type = "integer, or `UID:GID`", .def = "0", .doc = "who runs the tests inside, and owns the cloned tree" },
-        { .name = "network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(network), .len_at = offsetof(struct score_request, allow), .type = "`none`, `open`, `{\"allow\": [RULE...]}`", .def = "the operator's", .doc = "network while tests run" },
+        { .name = "network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(network), .len_at = offsetof(struct score_request, allow), .type = FIELD_NETWORK_TYPE, .def = "the operator's", .doc = "network while tests run" },
         { .name = "limits", .kind = FIELD_OBJECT, .sub = limit_fields, .n_sub = ARRAY_SIZE(limit_fields), .doc = "each reached is a named outcome" },
         { .name = "patch_mode", .kind = FIELD_ENUM, AT(patch_mode), .names = patch_mode_names, .n_names = PATCH_MODE_MAX, .def = "`repair`", .doc = "how far to go to make the patch apply" },
         { PATHS(protect), .doc = "more paths reset to base" },

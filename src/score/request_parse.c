@@ -3,6 +3,7 @@
 
 #include "base/fields_forms.h"
 #include "base/strv.h"
+#include "sandbox/fields_network.h"
 #include "score/framework.h"
 #include "score/patch_name.h"
 #include "score/request_parse.h"
@@ -29,22 +30,7 @@ int parse_network(const struct field *f, const struct json *v, void *target, str
         enum sandbox_network *at = (enum sandbox_network *)((char *)target + f->at);
         struct egress_rules **rules = (struct egress_rules **)((char *)target + f->len_at);
         *rules = egress_rules_unref(*rules);
-        if (v->type == JSON_ARRAY || v->type == JSON_OBJECT) {
-                struct error why = { 0 };
-                if (egress_rules_from_json(v, rules, &why) < 0)
-                        return field_fault(f, e, "%s", why.text);
-                *at = NETWORK_ALLOW;
-                return 0;
-        }
-        if (v->type != JSON_STRING)
-                return field_fault(f, e, "expected a string or a list of rules, not %s", json_type_to_string(v->type));
-        if (json_string_is(v, "none"))
-                *at = NETWORK_NONE;
-        else if (json_string_is(v, "open") || json_string_is(v, "host"))
-                *at = NETWORK_OPEN;   /* the wire's "host" never shares the host's own network */
-        else
-                return field_fault(f, e, "must be none, open, or {\"allow\": [...]}");
-        return 0;
+        return field_network(f, v, at, rules, e);
 }
 
 int parse_framework(const struct field *f, const struct json *v, void *target, struct error *e) {

@@ -224,7 +224,7 @@ static enum sandbox_upper upper_for(const struct sandbox_limits *l) {
 
 int session_start(struct session *s, struct error *e) {
         struct sandbox_spec spec = {
-                .id = s->id, .profile = PROFILE_SESSION, .image = s->spec.image, .upper = upper_for(&s->spec.limits), .network = s->spec.network,
+                .id = s->id, .profile = PROFILE_SESSION, .image = s->spec.image, .upper = upper_for(&s->spec.limits), .network = s->spec.network, .allow = s->spec.allow,
                 .limits = s->spec.limits, .cap_drop = s->spec.cap_drop,
         };
         session_rearm(s);

@@ -48,6 +48,7 @@ struct session_spec {
         bool user_given;
         uint32_t uid, gid;             /* else the image's USER, else root inside */
         enum sandbox_network network;
+        struct egress_rules *allow;    /* NETWORK_ALLOW; else NULL */
         struct sandbox_limits limits;
         uint64_t cap_drop;             /* 1 << CAP_x: of the profile's capabilities */
         char *startup_command;         /* NULL without: /bin/bash -lc, in the background, best effort */

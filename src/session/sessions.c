@@ -30,6 +30,7 @@ void session_spec_release(struct session_spec *s) {
         strv_free(s->labels);
         free(s->tenant);
         free(s->idempotency_key);
+        egress_rules_unref(s->allow);
         *s = (struct session_spec){ 0 };
 }
 
