@@ -11,7 +11,7 @@ build=$(readlink -f "$build")
 vm=$build/vm
 here=tests/vm
 limit=${VM_SECONDS:-500}
-tests=(cgroup seccomp confine idrange netns facilities network sandbox teardown limits image layer_image refusals helper escape)
+tests=(cgroup seccomp confine idrange netns facilities network sandbox teardown limits image layer_image refusals helper escape blank isolation)
 
 mkdir -p "$vm"
 

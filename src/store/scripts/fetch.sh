@@ -51,7 +51,27 @@ if [ -d "$mirror" ]; then
 fi
 get() { git -C "$incoming" fetch -q --no-tags --no-write-fetch-head --update-shallow "$url" "$@"; }
 found() { commit=$(commit_in "$incoming" "$want"); }
+# A server of plain files (http without git behind it) gives loose objects and its own packs, which need one another: they become
+# one pack, for that is what is joined. A git server's answer is one pack already.
+one_pack() {
+        (
+                cd "$incoming/objects" || exit 1
+                set -- [0-9a-f][0-9a-f] pack/pack-*.idx
+                [ "$1" != '[0-9a-f][0-9a-f]' ] || [ $# -gt 2 ] || exit 0
+                {
+                        find . -type f -path './[0-9a-f][0-9a-f]/*' | sed 's,^\./\(..\)/,\1,'
+                        for index in pack/pack-*.idx; do
+                                [ ! -f "$index" ] || git show-index <"$index" | cut -d ' ' -f 2
+                        done
+                } | sort -u | git -C "$incoming" pack-objects -q "$incoming/objects/pack/all" >/dev/null || exit 1
+                rm -f pack/pack-*
+                for made in pack/all-*; do
+                        mv "$made" "pack/pack-${made#pack/all-}" || exit 1
+                done
+        )
+}
 done_new() {
+        one_pack || ours "what was fetched cannot be packed"
         { echo "$commit"; git -C "$incoming" for-each-ref --format='%(objectname)'; } >/incoming/wanted || ours "the quarantine is not writable"
         echo "new $commit"; exit 0
 }
