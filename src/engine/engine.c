@@ -21,6 +21,7 @@
 
 #define LAYER_CACHE_MAX (200ull << 30)
 #define MIRROR_CACHE_MAX (50ull << 30)
+#define KEPT_FILE_MAX (1u << 20)
 #define LOG_FILE "task_executor.log"
 
 struct engine {
@@ -37,6 +38,7 @@ struct engine {
         struct score_defaults defaults;
         int runs_dirfd, local_repo_fd;
         unsigned draining_left;        /* of tasks and sessions */
+        struct fetch_ssh ssh;                  /* memfds */
         bool draining, fatal_told;
         void (*fatal)(const char *why, void *user);
         void *fatal_user;
@@ -106,6 +108,20 @@ static int split_commas(const char *text, char ***ret) {
         return r;
 }
 
+/* What only root may read of a file of the operator's, in memory. */
+static int keep_file(const char *path, int *ret_fd, struct error *e) {
+        _cleanup_buf_ struct buf b = BUF_INIT(KEPT_FILE_MAX);
+        int r = fs_read_file(AT_FDCWD, path, &b);
+        if (r < 0)
+                return error_set(e, r, "read %s", path);
+        int fd = fs_memfd("kept", b.data, b.len);
+        explicit_bzero(b.data, b.len);
+        if (fd < 0)
+                return error_set(e, fd, "keep %s", path);
+        *ret_fd = fd;
+        return 0;
+}
+
 /* As root. Everything that needs a privilege, ever, is the spawner's after this. */
 static int start_privileged(struct engine *en, struct error *e) {
         const struct engine_config *cfg = en->cfg;
@@ -129,6 +145,12 @@ static int start_privileged(struct engine *en, struct error *e) {
                 .home = cfg->home, .image_roots = (const char *const *)cfg->image_roots, .id_base = (uint32_t)cfg->id_base,
                 .daemon_uid = uid, .daemon_gid = gid, .instance = en->home.instance, .network_allow = (const char *const *)allow,
         };
+        if (cfg->repo_ssh_key)
+                r = keep_file(cfg->repo_ssh_key, &en->ssh.key_fd, e);
+        if (r == 0 && cfg->repo_ssh_known_hosts)
+                r = keep_file(cfg->repo_ssh_known_hosts, &en->ssh.known_hosts_fd, e);
+        if (r < 0)
+                return r;
         if (cfg->local_repo) {
                 en->local_repo_fd = open(cfg->local_repo, O_PATH | O_DIRECTORY | O_CLOEXEC);
                 if (en->local_repo_fd < 0)
@@ -194,7 +216,7 @@ static int open_stores(struct engine *en, struct error *e) {
         struct tree_store_config tc = {
                 .home = cfg->home, .max_bytes = cfg->layer_cache_bytes, .mirror_max_bytes = cfg->mirror_cache_bytes, .repo_roots = (const char *const *)cfg->repo_roots,
                 .any_readable_path = !cfg->repo_roots && settings_listens_on_loopback(cfg),
-                .local_repo = cfg->local_repo, .local_repo_fd = en->local_repo_fd, .fetch_env = (const char *const *)git,
+                .local_repo = cfg->local_repo, .local_repo_fd = en->local_repo_fd, .fetch_env = (const char *const *)git, .ssh = en->ssh,
         };
         struct statvfs v;
         if (tc.max_bytes == 0)
@@ -357,6 +379,10 @@ void engine_free(struct engine *en) {
         egress_close(en->egress);
         fd_close(en->runs_dirfd);
         fd_close(en->local_repo_fd);
+        if (en->ssh.key_fd > 0)
+                fd_close(en->ssh.key_fd);
+        if (en->ssh.known_hosts_fd > 0)
+                fd_close(en->ssh.known_hosts_fd);
         home_release(&en->home);
         free(en);
 }

@@ -272,6 +272,8 @@ static uint64_t running_by_machine(void) {
 int settings_check(struct engine_config *cfg, struct error *e) {
         if (cfg->id_base % 65536 != 0)
                 return error_say(e, -EINVAL, "setting sandbox.id_base: %llu is not a multiple of 65536", (unsigned long long)cfg->id_base);
+        if (cfg->repo_ssh_key && !cfg->repo_ssh_known_hosts)
+                return error_say(e, -EINVAL, "setting repo.ssh_key: needs repo.ssh_known_hosts, which says which servers may be shown the key");
         if (cfg->running_max == 0)
                 cfg->running_max = running_by_machine();
         return check_listen(cfg, e);

@@ -43,6 +43,7 @@ struct engine_config {
         char *local_repo;                  /* no setting: the directory that `brig score` was given, which root opens and which is
                                             * allowed whatever the roots say; NULL without */
         char *repo_proxy, *repo_no_proxy;  /* for fetches by http(s); NULL = none */
+        char *repo_ssh_key, *repo_ssh_known_hosts;         /* files that root reads; NULL = none; never a key without known hosts */
         char **image_roots;                /* NULL = none */
         uint64_t image_pull_timeout_s;
         uint64_t session_calls_max;        /* exec and finish in flight; 0 = no bound of its own */

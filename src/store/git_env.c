@@ -40,7 +40,6 @@ char **git_env(const char *const *extra) {
                 "GIT_TERMINAL_PROMPT=0",
                 "GIT_ASKPASS=/bin/false",
                 "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh",
-                "GIT_SSH_COMMAND=ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile=/tmp/known_hosts",
                 NULL,
         };
         char **env = NULL;

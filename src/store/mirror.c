@@ -55,6 +55,7 @@ struct mirror_store {
         int home_fd, state_fd;
         uint64_t max_bytes;
         char **env;
+        struct fetch_ssh ssh;
         bool closing;
         void (*closed)(void *user);
         void *closed_user;
@@ -78,6 +79,15 @@ void mirror_id(const struct repo_url *url, char ret[static 65]) {
 
 /* ---- the store ---- */
 
+#define SSH "GIT_SSH_COMMAND=ssh -F none -o BatchMode=yes -o GlobalKnownHostsFile=/dev/null "
+#define KNOWN "-o StrictHostKeyChecking=yes -o UserKnownHostsFile=/run/brig/ssh_known_hosts"
+
+static const char *ssh_command(const struct fetch_ssh *ssh) {
+        if (ssh->key_fd > 0)
+                return SSH KNOWN " -o IdentitiesOnly=yes -i /run/brig/ssh_key";
+        return ssh->known_hosts_fd > 0 ? SSH KNOWN : SSH "-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile=/tmp/known_hosts";
+}
+
 int mirror_store_open(struct spawner *sp, const struct mirror_store_config *cfg, struct mirror_store **ret, struct error *e) {
         struct mirror_store *ms = calloc(1, sizeof *ms);
         if (!ms)
@@ -87,6 +97,9 @@ int mirror_store_open(struct spawner *sp, const struct mirror_store_config *cfg,
         ms->max_bytes = cfg->max_bytes;
         ms->home_fd = open(cfg->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         ms->env = git_env(cfg->fetch_env);
+        ms->ssh = cfg->ssh;
+        if (ms->env && strv_push(&ms->env, ssh_command(&cfg->ssh)) < 0)
+                ms->env = strv_free(ms->env);
         int r = ms->home_fd < 0 ? -errno : ms->env ? map_init(&ms->mirrors, mirror_key) : -ENOMEM;
         if (r == 0 && mkdirat(ms->home_fd, "trees", 0750) < 0 && errno != EEXIST)
                 r = -errno;
@@ -293,19 +306,21 @@ static void joined(const struct box_result *r, void *user) {
                 finish_text(m, end, what, r->err);
 }
 
+#define MORE_FILES_MAX 2
+
 static int start_box(struct mirror *m, enum git_script script, const char *const *argv, enum sandbox_network network,
-                     const struct sandbox_mount *mounts, size_t n_mounts, const struct sandbox_file *more, const char *const *env, box_done done,
+                     const struct sandbox_mount *mounts, size_t n_mounts, const struct sandbox_file *more, size_t n_more, const char *const *env, box_done done,
                      struct error *e) {
-        struct sandbox_file files[3];
+        struct sandbox_file files[2 + MORE_FILES_MAX];
         char id[32];
         int r = git_files(script, files, e);
         if (r < 0)
                 return r;
-        if (more)
-                files[2] = *more;
+        for (size_t i = 0; i < n_more; i++)
+                files[2 + i] = more[i];
         snprintf(id, sizeof id, "mirror-%.16s", m->id);
         struct sandbox_spec s = { .id = id, .profile = PROFILE_FETCH, .image = IMAGE_HOST, .upper = UPPER_TMPFS, .network = network,
-                                  .mounts = mounts, .n_mounts = n_mounts, .files = files, .n_files = more ? 3 : 2 };
+                                  .mounts = mounts, .n_mounts = n_mounts, .files = files, .n_files = 2 + n_more };
         sandbox_limits_default(&s.limits);
         s.limits.memory_bytes = MIRROR_MEMORY;
         s.limits.disk_bytes = 256ull << 20;
@@ -324,7 +339,7 @@ static void start_join(struct mirror *m) {
         struct error e = { 0 };
         char **env = git_env(NULL);
         m->state = MIRROR_JOINING;
-        int r = env ? start_box(m, SCRIPT_JOIN, argv, NETWORK_NONE, mounts, 2, NULL, (const char *const *)env, joined, &e)
+        int r = env ? start_box(m, SCRIPT_JOIN, argv, NETWORK_NONE, mounts, 2, NULL, 0, (const char *const *)env, joined, &e)
                     : error_set(&e, -ENOMEM, "start a join");
         strv_free(env);
         if (r < 0)
@@ -385,6 +400,15 @@ static int credential_file(const struct mirror_ticket *t, struct sandbox_file *r
         return 0;
 }
 
+static size_t ssh_files(const struct fetch_ssh *ssh, struct sandbox_file ret[static MORE_FILES_MAX]) {
+        size_t n = 0;
+        if (ssh->key_fd > 0)
+                ret[n++] = (struct sandbox_file){ .name = "ssh_key", .fd = ssh->key_fd, .mode = 0444 };
+        if (ssh->known_hosts_fd > 0)
+                ret[n++] = (struct sandbox_file){ .name = "ssh_known_hosts", .fd = ssh->known_hosts_fd, .mode = 0444 };
+        return n;
+}
+
 static int start_fetch(struct mirror *m, struct error *e) {
         struct mirror_ticket *t = m->lead;
         bool local = t->url.kind == REPO_LOCAL, secret = repo_url_has_credentials(&t->url);
@@ -395,14 +419,19 @@ static int start_fetch(struct mirror *m, struct error *e) {
                 { .class = MOUNT_MIRROR, .id = m->incoming, .fd = -1, .target = "/incoming", .writable = true },
                 { .class = MOUNT_SOURCE, .fd = t->source_fd, .target = "/source" },
         };
-        struct sandbox_file credential = { .fd = -1 };
+        struct sandbox_file credential = { .fd = -1 }, more[MORE_FILES_MAX] = { 0 };
+        size_t n_more = 0;
         char **env = NULL;
         int r = 0;
         for (size_t i = 0; r == 0 && m->store->env[i]; i++)
                 r = strv_push(&env, m->store->env[i]);
         r = r ? error_set(e, r, "start a fetch") : secret ? credential_file(t, &credential, &env, e) : 0;
+        if (secret)
+                more[n_more++] = credential;
+        if (t->url.kind == REPO_SSH)
+                n_more = ssh_files(&m->store->ssh, more);
         if (r == 0)
-                r = start_box(m, SCRIPT_FETCH, argv, local ? NETWORK_NONE : NETWORK_HOST, mounts, local ? 3 : 2, secret ? &credential : NULL,
+                r = start_box(m, SCRIPT_FETCH, argv, local ? NETWORK_NONE : NETWORK_HOST, mounts, local ? 3 : 2, more, n_more,
                               (const char *const *)env, fetched, e);
         strv_free(env);
         fd_close(credential.fd);

@@ -20,9 +20,13 @@ struct mirror_ticket;
 
 enum mirror_end { MIRROR_OK, MIRROR_UNREACHABLE, MIRROR_NO_COMMIT, MIRROR_DISK_FULL, MIRROR_FAILED };
 
+/* The operator's files for fetches by ssh: memfds, the caller's, which must stay open. 0 = none. Every fetch by ssh has them, no other. */
+struct fetch_ssh { int key_fd, known_hosts_fd; };
+
 struct mirror_store_config {
         const char *home;                      /* BRIG_HOME: what the daemon remembers of mirrors is in trees/ below it */
         const char *const *fetch_env;          /* may be NULL */
+        struct fetch_ssh ssh;
         uint64_t max_bytes;                    /* beyond it the least recently used go, never one in use; 0 = no bound */
 };
 int mirror_store_open(struct spawner *sp, const struct mirror_store_config *cfg, struct mirror_store **ret, struct error *e);

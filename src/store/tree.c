@@ -401,7 +401,7 @@ static void loaded(int r, const struct error *e, void *user) {
 
 int tree_store_open(uv_loop_t *loop, struct spawner *sp, const struct tree_store_config *cfg, struct tree_store **ret, struct error *e) {
         struct tree_store *ts = calloc(1, sizeof *ts);
-        const struct mirror_store_config mc = { .home = cfg->home, .fetch_env = cfg->fetch_env, .max_bytes = cfg->mirror_max_bytes };
+        const struct mirror_store_config mc = { .home = cfg->home, .fetch_env = cfg->fetch_env, .ssh = cfg->ssh, .max_bytes = cfg->mirror_max_bytes };
         if (!ts)
                 return error_set(e, -ENOMEM, "trees");
         ts->spawner = sp;

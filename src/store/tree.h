@@ -8,6 +8,7 @@
  * it, where a setup_command is given, what that command changed. Loop thread only. */
 #pragma once
 #include "sandbox/sandbox.h"
+#include "store/mirror.h"
 
 struct tree_store;
 struct tree_ticket;
@@ -65,6 +66,7 @@ struct tree_store_config {
          * request will name it, and its descriptor, duplicated; NULL without. */
         const char *local_repo; int local_repo_fd;
         const char *const *fetch_env;          /* operator's additions to git's environment when it fetches (proxies), copied; may be NULL */
+        struct fetch_ssh ssh;
 };
 int tree_store_open(uv_loop_t *loop, struct spawner *sp, const struct tree_store_config *cfg, struct tree_store **ret, struct error *e);
 /* The disk is short of so many bytes: the least used layers go. Returns how many bytes are on their way out. */

@@ -151,6 +151,15 @@ static void a_bad_value_names_the_setting_and_its_source(void **state) {
         refused(ENV(), ARGS("--port"), "needs a value", "--port");
 }
 
+static void an_ssh_key_is_for_known_servers_only(void **state) {
+        struct engine_config c;
+        refused(ENV("BRIG_REPO_SSH_KEY=/k"), ARGS(), "repo.ssh_key", "repo.ssh_known_hosts");
+        accepted(&c, ENV("BRIG_REPO_SSH_KEY=/k", "BRIG_REPO_SSH_KNOWN_HOSTS=/h"), ARGS());
+        settings_release(&c);
+        accepted(&c, ENV("BRIG_REPO_SSH_KNOWN_HOSTS=/h"), ARGS());
+        settings_release(&c);
+}
+
 static void an_open_address_needs_a_token_or_a_word(void **state) {
         struct engine_config c;
         refused(ENV("BRIG_LISTEN=0.0.0.0:9090"), ARGS(), "token", "--insecure-open");
@@ -227,6 +236,7 @@ int main(void) {
                 cmocka_unit_test(flags_take_their_value_either_way),
                 cmocka_unit_test(sizes_take_suffixes),
                 cmocka_unit_test(a_bad_value_names_the_setting_and_its_source),
+                cmocka_unit_test(an_ssh_key_is_for_known_servers_only),
                 cmocka_unit_test(an_open_address_needs_a_token_or_a_word),
                 cmocka_unit_test(the_token_is_shown_nowhere_and_is_no_flag),
                 cmocka_unit_test(the_document_says_where_a_value_comes_from),
