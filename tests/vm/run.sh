@@ -3,15 +3,15 @@
 #
 # usage: BRIG=build/brig tests/vm/run.sh       (from the top of the tree; the unit tests must be built)
 # Everything is made at test time below build/vm: the packaged kernel is extracted, not installed; the guest's disk is an ext4
-# image with busybox, Brig, its tests and the libraries they need. Prints the guest's results; exit status 0 if all passed.
+# image with busybox, Brig, its tests (VM_TESTS: only these) and the libraries they need. Prints the guest's results; exit status 0 if all passed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(dirname "$(readlink -f "${BRIG:-build/brig}")")/../..
 build=$(readlink -f "$build")
 vm=$build/vm
 here=tests/vm
-limit=${VM_SECONDS:-500}
-tests=(cgroup seccomp confine idrange netns facilities network sandbox teardown limits image layer_image refusals helper escape blank isolation)
+limit=${VM_SECONDS:-900}
+tests=(${VM_TESTS:-cgroup seccomp confine idrange netns facilities network sandbox teardown limits image layer_image refusals helper escape blank isolation})
 
 mkdir -p "$vm"
 
@@ -57,6 +57,10 @@ make_disk() {
                 tar -x -C "$root/usr/lib/python3.11"
         for t in /usr/lib/python3.11/lib-dynload/{_ctypes,_socket,fcntl,termios}.*.so; do
                 [ -f "$t" ] && add "$root" "$t"
+        done
+        mkdir -p "$root/usr/lib/git-core"      # where git looks for what it runs
+        for t in git git-upload-pack; do
+                ln -s ../../bin/git "$root/usr/lib/git-core/$t"
         done
         add "$root" /usr/sbin/nft /usr/sbin/nft
         add "$root" "$build/src/cmd/brig" /usr/bin/brig
