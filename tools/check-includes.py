@@ -10,8 +10,9 @@ import sys
 MAY_USE = {
     "base": set(),
     "egress": {"base"},
+    "archive": {"base"},
     "sandbox": {"base", "egress", "helper"},
-    "store": {"base", "egress", "sandbox"},
+    "store": {"base", "archive", "egress", "sandbox"},
     "registry": {"base", "sandbox", "store"},
     "build": {"base", "egress", "sandbox", "store", "registry"},
     "fleet": {"base", "store"},
@@ -22,7 +23,7 @@ MAY_USE = {
     "engine": {"base", "egress", "sandbox", "store", "registry", "build", "fleet", "score", "session", "rlm"},
     "api": {"base", "egress", "sandbox", "store", "registry", "build", "fleet", "score", "session", "rlm", "engine", "http"},
     # The static helper links the pure parts of scoring (patches) into a program of its own.
-    "helper": {"base", "sandbox", "score"},
+    "helper": {"base", "archive", "sandbox", "score"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z]+)/', re.M)
 

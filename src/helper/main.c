@@ -11,6 +11,7 @@ static const struct helper_verb verbs[] = {
         { "read-file", verb_read_file },
         { "remove-tree", verb_remove_tree },
         { "true", verb_true },
+        { "unpack", verb_unpack },
         { "wait", verb_wait },
 };
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/fs.h"
+#include "helper/unpack.h"
 #include "helper/verbs.h"
 
 #define DEPTH_MAX 4096         /* deeper trees are moved up instead of walked down */
@@ -42,7 +43,7 @@ static int empty_dir(int dir, int top, unsigned depth, unsigned *serial) {
         return r;
 }
 
-static int remove_below(int root, const char *path) {
+int helper_remove(int root, const char *path) {
         const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
         char parent[4096] = ".";
         if (slash && slash > path)
@@ -80,7 +81,7 @@ int verb_remove_tree(int argc, char **argv) {
         const char *path = argv[1];
         while (*path == '/')
                 path++;
-        int r = remove_below(HELPER_ROOT_FD, path);
+        int r = helper_remove(HELPER_ROOT_FD, path);
         if (r < 0)
                 fprintf(stderr, "remove-tree: %s\n", strerror(-r));
         return r < 0;

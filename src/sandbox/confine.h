@@ -29,9 +29,10 @@ struct confine_plan {
         int landlock_fd;
 };
 
-/* Capabilities that a profile keeps at most, as a mask of 1 << CAP_x. Helpers: CHOWN, DAC_OVERRIDE, FOWNER. */
+/* Capabilities that a profile keeps at most, as a mask of 1 << CAP_x. Helpers: CHOWN, DAC_OVERRIDE, FOWNER, and SETFCAP, because files of an
+ * image may carry capabilities (which mean nothing outside the user namespace that set them). */
 uint64_t confine_profile_caps(enum sandbox_profile profile);
-#define CONFINE_HELPER_CAPS ((1ull << 0) | (1ull << 1) | (1ull << 3))
+#define CONFINE_HELPER_CAPS ((1ull << 0) | (1ull << 1) | (1ull << 3) | (1ull << 31))
 
 /* `open_files` as in sandbox_limits. Where root lacks CAP_SYS_RESOURCE, limits are capped at the present hard limit and
  * *ret_capped is true. */

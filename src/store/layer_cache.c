@@ -9,7 +9,7 @@ struct cached_layer {
         struct map_node node;      /* by key; out of the map once discarded */
         struct layer_cache *cache;
         struct layer_manifest m;
-        unsigned users;
+        unsigned users, pins;
         uint64_t last_use;         /* of the cache's counter */
         bool open, opening, discarded;
         struct open_waiter *waiters;
@@ -19,6 +19,7 @@ struct layer_cache {
         struct spawner *spawner;
         struct map by_key;
         uint64_t bytes, max_bytes, uses;
+        unsigned kinds;
         size_t open_idle;
         unsigned pending;          /* answers of the spawner that are still to come */
         bool freed;
@@ -28,7 +29,7 @@ static const char *layer_key(const struct map_node *n) {
         return container_of(n, struct cached_layer, node)->m.key;
 }
 
-struct layer_cache *layer_cache_new(struct spawner *sp, uint64_t max_bytes) {
+struct layer_cache *layer_cache_new(struct spawner *sp, uint64_t max_bytes, unsigned kinds) {
         struct layer_cache *c = calloc(1, sizeof *c);
         if (!c || map_init(&c->by_key, layer_key) < 0) {
                 free(c);
@@ -36,6 +37,7 @@ struct layer_cache *layer_cache_new(struct spawner *sp, uint64_t max_bytes) {
         }
         c->spawner = sp;
         c->max_bytes = max_bytes;
+        c->kinds = kinds;
         return c;
 }
 
@@ -111,7 +113,7 @@ struct oldest { struct cached_layer *layer; bool open_only; };
 static void older(struct map_node *n, void *user) {
         struct oldest *o = user;
         struct cached_layer *l = container_of(n, struct cached_layer, node);
-        if (l->users > 0 || l->opening || (o->open_only && !l->open))
+        if (l->users > 0 || l->opening || (o->open_only ? !l->open : l->pins > 0))
                 return;
         if (!o->layer || l->last_use < o->layer->last_use)
                 o->layer = l;
@@ -163,6 +165,10 @@ uint64_t layer_cache_bytes(const struct layer_cache *c) {
         return c->bytes;
 }
 
+uint64_t layer_cache_max(const struct layer_cache *c) {
+        return c->max_bytes;
+}
+
 void cached_layer_use(struct cached_layer *l) {
         if (l->users++ == 0 && l->open)
                 l->cache->open_idle--;
@@ -183,6 +189,18 @@ void cached_layer_unuse(struct cached_layer *l) {
         if (l->open)
                 c->open_idle++;
         trim(c);
+}
+
+void cached_layer_pin(struct cached_layer *l) {
+        l->pins++;
+}
+
+void cached_layer_unpin(struct cached_layer *l) {
+        ASSERT(l->pins > 0);
+        if (--l->pins == 0) {
+                l->last_use = ++l->cache->uses;
+                trim(l->cache);
+        }
 }
 
 static int add(struct layer_cache *c, const struct layer_manifest *m, bool open, struct cached_layer **ret) {
@@ -276,6 +294,8 @@ struct loading {
 
 static void found_one(const struct layer_manifest *m, void *user) {
         struct loading *ld = user;
+        if (!(ld->cache->kinds & 1u << m->kind))
+                return;
         if (ld->n == ld->alloc) {
                 size_t more = MAX2(ld->alloc * 2, (size_t)64);
                 void *p = realloc(ld->found, more * sizeof *ld->found);

@@ -15,7 +15,8 @@
 struct layer_cache;
 struct cached_layer;
 
-struct layer_cache *layer_cache_new(struct spawner *sp, uint64_t max_bytes);
+/* `kinds`: 1 << enum layer_kind each: what of the layers on disk is this cache's; others it leaves alone. */
+struct layer_cache *layer_cache_new(struct spawner *sp, uint64_t max_bytes, unsigned kinds);
 void layer_cache_free(struct layer_cache *c);      /* nothing is in use any more; no callback of an open runs after this */
 /* Lists what is on disk; `done` once. Layers without a parent they name, and doubles of a key, are removed. */
 int layer_cache_load(struct layer_cache *c, void (*done)(int r, const struct error *e, void *user), void *user);
@@ -26,6 +27,10 @@ int layer_cache_add(struct layer_cache *c, const struct layer_manifest *m, struc
 const struct layer_manifest *cached_layer_manifest(const struct cached_layer *l);
 void cached_layer_use(struct cached_layer *l);     /* counts; nests */
 void cached_layer_unuse(struct cached_layer *l);   /* may evict */
+
+/* Pinned: never evicted, but closed when nobody uses it. Counts. */
+void cached_layer_pin(struct cached_layer *l);
+void cached_layer_unpin(struct cached_layer *l);   /* may evict */
 
 /* Sees that the spawner has it mounted; `done(r)` from the loop, or at once when it has (then it returns 1 and `done` does not
  * run). The layer must be in use until then. */
@@ -38,3 +43,4 @@ void cached_layer_discard(struct cached_layer *l);
 /* Removes the least recently used that nobody uses until so many bytes are on their way out or none is left; how many are. */
 uint64_t layer_cache_shed(struct layer_cache *c, uint64_t bytes);
 uint64_t layer_cache_bytes(const struct layer_cache *c);
+uint64_t layer_cache_max(const struct layer_cache *c);

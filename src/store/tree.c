@@ -410,7 +410,7 @@ int tree_store_open(uv_loop_t *loop, struct spawner *sp, const struct tree_store
         if (r == 0)
                 r = mirror_store_open(sp, &mc, &ts->mirrors, e);
         if (r == 0) {
-                ts->cache = layer_cache_new(sp, cfg->max_bytes);
+                ts->cache = layer_cache_new(sp, cfg->max_bytes, 1u << LAYER_TREE | 1u << LAYER_SETUP);
                 r = ts->cache ? map_init(&ts->builds, tree_build_key) : -ENOMEM;
                 r = r ? r : uv_idle_init(loop, &ts->idle);
                 ts->idle.data = ts;

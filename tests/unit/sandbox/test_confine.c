@@ -113,13 +113,13 @@ static int session_user(void) {
         return confine(PROFILE_SESSION, false, 1000) < 0 ? 50 : sets_are(0, CONTAINER) ? 1 : getuid() == 1000 ? 0 : 2;
 }
 static int helper_root(void) {
-        return confine(PROFILE_SCORE, true, 0) < 0 ? 50 : sets_are(CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(FOWNER), CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(FOWNER));
+        return confine(PROFILE_SCORE, true, 0) < 0 ? 50 : sets_are(CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(FOWNER) | CAP(SETFCAP), CAP(CHOWN) | CAP(DAC_OVERRIDE) | CAP(FOWNER) | CAP(SETFCAP));
 }
 
 static void root_of_a_score_has_six_capabilities_for_good(void **state) { assert_int_equal(inside(score_root), 0); }
 static void root_of_a_session_has_what_a_container_has(void **state) { assert_int_equal(inside(session_root), 0); }
 static void another_user_has_none(void **state) { assert_int_equal(inside(session_user), 0); }
-static void a_helper_has_three(void **state) { assert_int_equal(inside(helper_root), 0); }
+static void a_helper_has_four(void **state) { assert_int_equal(inside(helper_root), 0); }
 
 static void no_profile_keeps_a_capability_that_reaches_the_kernel(void **state) {
         const uint64_t never = CAP(SYS_ADMIN) | CAP(SYS_MODULE) | CAP(SYS_RAWIO) | CAP(SYS_PTRACE) | CAP(NET_ADMIN) | CAP(NET_RAW) | CAP(MKNOD) |
@@ -208,7 +208,7 @@ int main(void) {
                 cmocka_unit_test(root_of_a_score_has_six_capabilities_for_good),
                 cmocka_unit_test(root_of_a_session_has_what_a_container_has),
                 cmocka_unit_test(another_user_has_none),
-                cmocka_unit_test(a_helper_has_three),
+                cmocka_unit_test(a_helper_has_four),
                 cmocka_unit_test(no_profile_keeps_a_capability_that_reaches_the_kernel),
                 cmocka_unit_test(limits_are_set_and_cannot_be_raised),
                 cmocka_unit_test(without_sys_resource_limits_stop_at_the_present_ones_and_say_so),
