@@ -63,6 +63,7 @@ struct score_record {
         struct test_results tests;
         enum report_channel channel;
         bool said_passed;                      /* of a text without names of tests: its last line says that some ran and none failed */
+        bool left_early;                       /* the runner had tests and ran none, or left before it had looked for any */
         bool incomplete;                       /* the runner's own end was not seen (no end record): never resolved */
         struct findings findings;
         bool limits_hit[LIMIT_KIND_MAX];

@@ -76,6 +76,9 @@ struct report_exit {
  * *ret_incomplete: the end record is missing. */
 int report_finish(struct report *r, const struct report_exit *x, const struct framework *f, const char *const *ids, struct test_results *tests,
                   struct findings *findings, bool *ret_incomplete);
+/* Had the runner tests and ran none, or did it leave, by choice or by a crash, before it had looked for any? Where it did look and found none,
+ * and where it refused its own arguments, it did not. */
+bool report_left_early(const struct report *r);
 /* Checks what passed against the list that a run of its own collected (no agent code): an id that `own` does not have although it
  * collected the file is a finding "not_in_own_collection". */
 int report_check_collection(const struct report *r, const struct report *own, struct findings *findings);

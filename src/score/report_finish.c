@@ -163,6 +163,12 @@ int report_finish(struct report *r, const struct report_exit *x, const struct fr
         return q;
 }
 
+bool report_left_early(const struct report *r) {
+        if (!r->started)
+                return false;
+        return r->n_tests > 0 || (!r->collected && (!r->ended || r->end_status == 0));
+}
+
 /* ---- a collection of its own -------------------------------------------------------------------------------------- */
 
 static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }

@@ -97,6 +97,7 @@ static int from_report(struct score_task *t, struct report *report) {
         t->rec.channel = CHANNEL_PRIVATE;
         int r = report_finish(report, &x, t->command.framework, ids, &t->rec.tests, &t->rec.findings, &t->rec.incomplete);
         free(ids);
+        t->rec.left_early = report_left_early(report);
         return r == 0 ? find_changed_plugins(t, report) : r;
 }
 

@@ -223,7 +223,7 @@ static enum outcome decide(const struct score_record *rec, const struct score_re
         for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
                 if (rec->limits_hit[limits[i].kind])
                         return limits[i].outcome;
-        if (rec->channel != CHANNEL_EXIT && !anything_ran(rec))
+        if (rec->channel != CHANNEL_EXIT && !anything_ran(rec) && !rec->left_early)
                 return OUTCOME_NO_TESTS_COLLECTED;
         return OUTCOME_UNRESOLVED;
 }

@@ -46,7 +46,7 @@ make_disk() {
                 [ -e "$root/usr/bin/$t" ] || ln -s busybox "$root/usr/bin/$t"
         done
         # The tests speak to the real tools; busybox fills the rest.
-        for t in $(dpkg -L coreutils dash bash git | grep -E '^(/usr)?/bin/') /usr/bin/{python3,dpkg,dpkg-query,getent,hostname,ldd}; do
+        for t in $(dpkg -L coreutils findutils grep sed dash bash git | grep -E '^(/usr)?/bin/') /usr/bin/{python3,dpkg,dpkg-query,getent,hostname,ldd}; do
                 [ -f "$t" ] || continue
                 rm -f "$root/usr/bin/${t##*/}"
                 add "$root" "$t" "/usr/bin/${t##*/}"

@@ -156,6 +156,16 @@ def test_what_was_collected_and_not_run_is_no_pass(score, calc):
     assert r["exit_code"] == 0 and r["tests"] == {ZERO: "passed", ADD: "missing"} and r["outcome"] == "unresolved", r
 
 
+@pytest.mark.parametrize("files", [
+    {"calc.py": "import pytest\npytest.exit('enough', returncode=0)\n"},                                  # while tests are looked for
+    {"calc.py": "import pytest\ndef add(a, b): pytest.exit('enough', returncode=0)\n"},                   # in the first test
+    {"calc.py": "import os\nos._exit(0)\n"}, {"calc.py": "import os\nos.kill(os.getpid(), 11)\n"},
+], ids=["at import", "in a test", "without an end", "by a crash"])
+def test_leaving_before_any_test_is_the_patchs_doing(score, calc, files):
+    r = score(calc, files, GOLD)
+    assert (r["outcome"], r["resolved"]) == ("unresolved", False), r
+
+
 @pytest.mark.parametrize("path", ["json.py", "encodings/__init__.py", "site.py", "os.py", "re.py", "_json.py"])
 def test_a_module_in_the_place_of_the_standard_librarys(attack, path):
     attack({path: LEAVE})

@@ -125,6 +125,30 @@ static void what_the_command_names_in_vain_is_missing(void **state) {
         assert_string_equal(judge(odd, 0, true, &framework_pytest, NULL), " | event_order | violated incomplete");
 }
 
+static bool left_early(const char *events) {
+        struct report r;
+        report_init(&r, NONCE);
+        assert_int_equal(report_feed(&r, events, strlen(events)), 0);
+        bool early = report_left_early(&r);
+        report_release(&r);
+        return early;
+}
+
+static void who_leaves_before_any_test_left_early(void **state) {
+        static const char start[] = E(0, "\"e\":\"start\",\"framework\":\"pytest\",\"version\":\"7\",\"tree\":[]");
+        char text[1024];
+        assert_false(left_early(""));                                          /* the runner never came to life */
+        assert_true(left_early(start));                                        /* gone while it looked for tests */
+        assert_true(left_early(HEAD));                                         /* gone before the first one */
+        assert_true(left_early(HEAD E(3, "\"e\":\"end\",\"x\":0,\"tests\":0,\"bad\":0")));
+        snprintf(text, sizeof text, "%s%s", start, E(1, "\"e\":\"end\",\"x\":0,\"tests\":0,\"bad\":0"));
+        assert_true(left_early(text));
+        snprintf(text, sizeof text, "%s%s", start, E(1, "\"e\":\"end\",\"x\":4,\"tests\":0,\"bad\":0"));
+        assert_false(left_early(text));                                        /* a wrong option */
+        snprintf(text, sizeof text, "%s%s%s", start, E(1, "\"e\":\"collected\",\"count\":0"), E(2, "\"e\":\"end\",\"x\":5,\"tests\":0,\"bad\":0"));
+        assert_false(left_early(text));                                        /* there are none */
+}
+
 static void outcomes_carry_the_spelling_that_was_asked_for(void **state) {
         static const char *const ids[] = {"x (m.C)", "m.C.x", "y (m.C.y)", NULL};
         const char *events = E(0, "\"e\":\"start\"") E(1, "\"e\":\"ids\",\"ids\":[\"m.C.x\",\"m.C.y\",\"m.C.z\"]") E(2, "\"e\":\"collected\",\"count\":3")
@@ -206,6 +230,7 @@ int main(void) {
                 cmocka_unit_test(a_failure_of_a_test_that_was_not_listed_counts),
                 cmocka_unit_test(ids_in_files_that_broke_are_errors_and_in_skipped_ones_skipped),
                 cmocka_unit_test(what_the_command_names_in_vain_is_missing),
+                cmocka_unit_test(who_leaves_before_any_test_left_early),
                 cmocka_unit_test(outcomes_carry_the_spelling_that_was_asked_for),
                 cmocka_unit_test(a_line_over_the_limit_is_dropped_and_the_next_is_read),
                 cmocka_unit_test(a_pass_that_our_own_collection_does_not_know_is_found), cmocka_unit_test(a_test_that_only_our_own_collection_has_is_found),

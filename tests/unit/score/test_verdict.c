@@ -179,6 +179,14 @@ static void nothing_ran_is_no_tests_collected(void **state) {
         check(f, OUTCOME_NO_TESTS_COLLECTED);
 }
 
+static void a_runner_that_left_early_is_unresolved(void **state) {
+        struct fixture *f = *state;
+        f->r.left_early = true;
+        check(f, OUTCOME_UNRESOLVED);
+        report(f, "a", TEST_MISSING);
+        check(f, OUTCOME_UNRESOLVED);
+}
+
 static void only_missing_ids_is_no_tests_collected(void **state) {
         struct fixture *f = *state;
         expect_f2p(f, "a");
@@ -313,7 +321,7 @@ int main(void) {
                 T(cut_off_id_needs_all_candidates), T(cut_off_id_without_candidates_fails), T(whole_id_never_matches_by_prefix),
                 T(without_ids_the_framework_decides), T(without_ids_what_was_skipped_has_not_passed),
                 T(framework_with_exit_status_is_unresolved), T(framework_with_a_failure_is_unresolved),
-                T(nothing_ran_is_no_tests_collected), T(only_missing_ids_is_no_tests_collected), T(exit_channel_is_the_status_alone), T(exit_channel_leaves_ids_unverified),
+                T(nothing_ran_is_no_tests_collected), T(a_runner_that_left_early_is_unresolved), T(only_missing_ids_is_no_tests_collected), T(exit_channel_is_the_status_alone), T(exit_channel_leaves_ids_unverified),
                 T(empty_lists_are_no_expectation), T(violated_integrity_forces_unresolved), T(suspect_integrity_changes_nothing),
                 T(a_run_that_never_ended_does_not_resolve), T(a_report_without_its_end_does_not_resolve), T(empty_patches_cannot_be_rejected), T(precedence_is_the_contracts),
                 T(a_limit_that_fired_does_not_undo_a_pass), cmocka_unit_test(failures_are_the_first_four),
