@@ -50,6 +50,7 @@ struct client {
         CURL *curl;
         struct curl_slist *headers;
         char base[URL_MAX];
+        char shown[URL_MAX];               /* in messages: the address as it was given */
         const volatile sig_atomic_t *interrupted;
         char why[CURL_ERROR_SIZE];
 };
@@ -72,6 +73,7 @@ static int add_header(struct client *c, const char *line) {
 }
 
 static int set_target(struct client *c, const char *url, struct error *e) {
+        snprintf(c->shown, sizeof c->shown, "%s", url);
         if (strncmp(url, "unix:", 5) == 0) {
                 curl.easy_setopt(c->curl, CURLOPT_UNIX_SOCKET_PATH, url + 5);
                 url = "http://localhost";
@@ -151,8 +153,8 @@ static int perform(struct client *c, struct error *e) {
         if (code == CURLE_ABORTED_BY_CALLBACK)
                 return error_say(e, -EINTR, "interrupted");
         if (code == CURLE_OPERATION_TIMEDOUT)
-                return error_say(e, -ETIMEDOUT, "%s does not answer: %s", c->base, why);
-        return error_say(e, -EIO, "%s: %s", c->base, why);
+                return error_say(e, -ETIMEDOUT, "%s does not answer: %s", c->shown, why);
+        return error_say(e, -EIO, "%s: %s", c->shown, why);
 }
 
 int client_call(struct client *c, const char *method, const char *path, const char *body, size_t n, uint64_t timeout_ms, int *ret_status,

@@ -38,6 +38,7 @@ struct local {
 static int configure(struct local *l) {
         const char *home = getenv("BRIG_HOME");
         settings_init(&l->cfg);
+        l->cfg.in_process = true;
         l->cfg.log_level = LOG_ERROR;      /* a person reads this terminal; BRIG_LOG_LEVEL says otherwise */
         int r = settings_from_env(&l->cfg, environ, l->e);
         if (r == 0 && !(home && home[0])) {

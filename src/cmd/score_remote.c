@@ -80,6 +80,7 @@ static int wait_for_record(struct client *c, const struct score_run *run, const 
                         return 0;
                 if (r == -EIO && ++failures <= RETRIES_MAX) {
                         ret->len = 0;
+                        /* No event says that a daemon is there again; a signal ends the pause. */
                         struct timespec pause = { .tv_sec = 1 };
                         nanosleep(&pause, NULL);
                 } else if (r < 0)

@@ -260,7 +260,7 @@ static int open_tasks(struct engine *en, struct error *e) {
         struct tasks_config tc = {
                 .loop = en->loop, .ledger = en->ledger, .runner = { run_start, run_cancel, &en->score }, .defaults = &en->defaults,
                 .running_max = en->cfg->running_max, .queued_max = en->cfg->queued_max, .max_age_ms = en->cfg->task_max_age_s * 1000,
-                .runs_dirfd = en->runs_dirfd, .shed = shed, .fatal = fatal, .user = en,
+                .log_urls = !en->cfg->in_process, .runs_dirfd = en->runs_dirfd, .shed = shed, .fatal = fatal, .user = en,
         };
         return tasks_open(&tc, &en->tasks, e);
 }

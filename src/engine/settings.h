@@ -44,6 +44,7 @@ struct engine_config {
                                             * allowed whatever the roots say; NULL without */
         char *repo_proxy, *repo_no_proxy;  /* for fetches by http(s); NULL = none */
         char *repo_ssh_key, *repo_ssh_known_hosts;         /* files that root reads; NULL = none; never a key without known hosts */
+        bool in_process;                   /* no setting: nobody serves what the engine keeps, so records have no address of it */
         char **image_roots;                /* NULL = none */
         uint64_t image_pull_timeout_s;
         uint64_t session_calls_max;        /* exec and finish in flight; 0 = no bound of its own */

@@ -38,7 +38,7 @@ static void record_end(struct task *t, enum outcome outcome, struct buf *text) {
 static int encode(struct task *t, const struct score_record *rec, struct buf *ret) {
         char url[80];
         snprintf(url, sizeof url, TASK_LOG_URL, t->id);
-        return score_record_encode(rec, t->id, url, ret);
+        return score_record_encode(rec, t->id, t->ts->cfg.log_urls ? url : NULL, ret);
 }
 
 /* A record of our own making: no verdict, but what was asked for is repeated if it can be read. */

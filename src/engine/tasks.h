@@ -28,6 +28,7 @@ struct tasks_config {
         struct task_runner runner;
         const struct score_defaults *defaults;     /* outlives the tasks */
         size_t running_max, queued_max;
+        bool log_urls;                             /* somebody serves TASK_LOG_URL: records name it */
         uint64_t max_age_ms;                       /* of records, from the end */
         int runs_dirfd;                            /* stays the caller's */
         uint64_t (*shed)(uint64_t bytes, void *user);  /* the disk is short: gives up what can be made again; how much. May be NULL */

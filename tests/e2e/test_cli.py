@@ -154,6 +154,18 @@ def test_a_daemon_that_was_named_must_answer(repository, tmp_path):
     assert done.returncode == 2 and "127.0.0.1:1" in done.stderr
 
 
+def test_a_daemon_may_listen_on_a_unix_socket(brig, repository, tmp_path):
+    daemon = brig(start=False)
+    url = f"unix:{daemon.home}/socket"
+    daemon.start(BRIG_LISTEN=url)
+    done = Score(repository, tmp_path, BRIG_URL=url)("-o", "json")
+    assert done.returncode == 0 and json.loads(done.stdout)["log_url"].startswith("/task/"), done.stderr
+    assert Score(repository, tmp_path)("--url", url).returncode == 0
+    daemon.stop()
+    done = Score(repository, tmp_path, BRIG_URL=url)()
+    assert done.returncode == 2 and url in done.stderr
+
+
 def test_the_token_comes_from_the_environment(brig, repository, tmp_path):
     daemon = brig(API_TOKEN="sesame", BRIG_LISTEN="127.0.0.1:0")
     url = f"http://{daemon.host}:{daemon.port}"
@@ -174,7 +186,7 @@ def test_a_local_daemon_is_found_by_its_port(score):
 def test_without_a_daemon_the_engine_runs_inside(alone):
     first, second = alone("-o", "json"), alone("-o", "json")
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert json.loads(first.stdout)["evidence"] == json.loads(second.stdout)["evidence"]
+    assert json.loads(first.stdout)["log_url"] is None           # nobody would answer there
     assert json.loads(first.stdout)["evidence"] == json.loads(second.stdout)["evidence"]
     assert alone(patch=alone.top / "empty.diff").returncode == 1
     assert alone("--commit", "0" * 40).returncode == 2
