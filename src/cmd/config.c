@@ -21,11 +21,9 @@ static int load(struct engine_config *cfg, int argc, char **argv, enum settings_
         return r < 0 ? r : settings_check(cfg, e);
 }
 
-int cmd_config(int argc, char **argv) {
-        if (argc > 1 && strcmp(argv[1], "--help") == 0) {
-                printf("usage: brig config [--markdown] [SETTING...]\n\nShows the settings that `brig serve` would use with this environment and these flags.\n");
-                return 0;
-        }
+static int run(const struct command *c, int argc, char **argv) {
+        if (argc > 1 && strcmp(argv[1], "--help") == 0)
+                return command_begin(c, NULL, argc, argv, &argv, &argc, &argc) ? 0 : argc;
         struct engine_config cfg;
         struct error e = { 0 };
         enum settings_format format = SETTINGS_TEXT;
@@ -41,3 +39,13 @@ int cmd_config(int argc, char **argv) {
         settings_release(&cfg);
         return r < 0 ? EXIT_USAGE : 0;
 }
+
+static const struct option_row options[] = {
+        { "--markdown", NULL, OPTION_SWITCH, 0, 0, COMPLETE_NONE, "the reference page" },
+};
+
+const struct command cmd_config = {
+        .name = "config", .synopsis = "[--markdown] [SETTING...]", .doc = "show the settings in effect",
+        .text = "They are those that brig serve would use with this environment and these flags.",
+        .status = "0, or 64 for a setting that is wrong", .options = options, .n_options = ARRAY_SIZE(options), .settings = settings_rows, .run = run,
+};

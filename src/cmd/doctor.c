@@ -6,33 +6,36 @@
 
 #define TABLE_MAX (64 * 1024)
 
-static int usage(FILE *to, int status) {
-        fprintf(to, "usage: brig doctor [-o json]\n\n"
-                    "Prints one row a facility: ok, degraded or missing, and what is lost. Run it as root: what only root can do\n"
-                    "cannot be tried otherwise. Exit status: 0 if sandboxes can run here, 1 if something required is missing.\n");
-        return status;
-}
+struct target { bool json; };
 
-int cmd_doctor(int argc, char **argv) {
-        bool json = false;
-        for (int i = 1; i < argc; i++) {
-                if (strcmp(argv[i], "--help") == 0)
-                        return usage(stdout, 0);
-                if (strcmp(argv[i], "-o") == 0 && i + 1 < argc && strcmp(argv[i + 1], "json") == 0) {
-                        json = true;
-                        i++;
-                } else {
-                        fprintf(stderr, "brig doctor: unknown option '%.100s'\n", argv[i]);
-                        return usage(stderr, EXIT_USAGE);
-                }
-        }
+static int run(const struct command *c, int argc, char **argv) {
+        struct target t = { 0 };
+        char **arguments;
+        int n, status;
+        struct error e;
+        if (!command_begin(c, &t, argc, argv, &arguments, &n, &status))
+                return status;
+        if (n)
+                return command_fail(c, error_say(&e, -EINVAL, "unknown argument '%.100s'", arguments[0]), &e);
         const struct facilities *f = facilities_get();
         _cleanup_buf_ struct buf b = BUF_INIT(TABLE_MAX);
-        int r = facilities_print(f, json, &b);
+        int r = facilities_print(f, t.json, &b);
         if (r < 0) {
-                fprintf(stderr, "brig doctor: %s\n", strerror(-r));
+                fprintf(stderr, "brig doctor: %s\n", strerrordesc_np(-r));
                 return 1;
         }
         fputs(buf_str(&b), stdout);
         return facilities_sufficient(f) ? 0 : 1;
 }
+
+static const struct option_row options[] = {
+        { "-o", "json|text", OPTION_OUTPUT, offsetof(struct target, json), 0, COMPLETE_NONE, "one document, or a table (text)" },
+};
+
+const struct command cmd_doctor = {
+        .name = "doctor", .synopsis = "[-o json]", .doc = "say what this machine's kernel offers and lacks",
+        .text = "Prints one row a facility: ok, degraded or missing, and what is lost. Run it as root: what only root can do cannot be\n"
+                "tried otherwise.",
+        .status = "0 if sandboxes can run here, 1 if something required is missing, 64 usage",
+        .options = options, .n_options = ARRAY_SIZE(options), .run = run,
+};

@@ -1,43 +1,49 @@
 /* The program: picks the verb and hands over. One file per verb (src/cmd/). */
 #include <string.h>
 
-#include "base/macros.h"
-#include "cmd/verbs.h"
+#include "cmd/command.h"
 
-struct verb {
-        const char *name;
-        int (*run)(int argc, char **argv);
-        const char *doc;           /* NULL: hidden, for Brig's own use */
-};
+static bool is_group(const char *word) {
+        size_t n = strlen(word);
+        for (size_t i = 0; commands[i]; i++)
+                if (!commands[i]->hidden && strncmp(commands[i]->name, word, n) == 0 && commands[i]->name[n] == ' ')
+                        return true;
+        return false;
+}
 
-static const struct verb verbs[] = {
-        { "serve", cmd_serve, "run the daemon" },
-        { "score", cmd_score, "score one patch" },
-        { "config", cmd_config, "show the settings in effect" },
-        { "doctor", cmd_doctor, "say what this machine's kernel offers and lacks" },
-        { "spawner", cmd_spawner, NULL },
-};
+static int usage(FILE *to, const char *group, int status) {
+        _cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
+        return commands_help(group, &b) < 0 || fputs(buf_str(&b), to) < 0 ? EXIT_OUR_FAULT : status;
+}
 
-static int usage(FILE *to, int status) {
-        fprintf(to, "usage: brig VERB [OPTION...]\n\n");
-        for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-                if (verbs[i].doc)
-                        fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].doc);
-        fprintf(to, "\nbrig VERB --help says more; brig --version prints the version.\n");
-        return status;
+static int help(int argc, char **argv) {
+        int words;
+        const struct command *c = command_find(argc, argv, &words);
+        if (!c)
+                return usage(stdout, argc > 0 && is_group(argv[0]) ? argv[0] : NULL, 0);
+        char *ask[] = { argv[0], (char[]){ "--help" }, NULL };
+        return c->run(c, 2, ask);
 }
 
 int main(int argc, char **argv) {
+        int words;
         if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0)) {
                 printf("brig %s\n", BRIG_VERSION);
                 return 0;
         }
         if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0))
-                return usage(stdout, 0);
-        for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++)
-                if (strcmp(argv[1], verbs[i].name) == 0)
-                        return verbs[i].run(argc - 1, argv + 1);
+                return help(argc - 2, argv + 2);
+        const struct command *c = argc > 1 ? command_find(argc - 1, argv + 1, &words) : NULL;
+        if (c)
+                return c->run(c, argc - words, argv + words);
+        if (argc > 1 && is_group(argv[1])) {
+                if (argc > 2 && strcmp(argv[2], "--help") == 0)
+                        return usage(stdout, argv[1], 0);
+                if (argc > 2)
+                        fprintf(stderr, "brig %s: there is no verb '%.100s'\n", argv[1], argv[2]);
+                return usage(stderr, argv[1], EXIT_USAGE);
+        }
         if (argc > 1)
                 fprintf(stderr, "brig: there is no verb '%.100s'\n", argv[1]);
-        return usage(stderr, EXIT_USAGE);
+        return usage(stderr, NULL, EXIT_USAGE);
 }

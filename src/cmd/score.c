@@ -7,8 +7,6 @@
 #include "cmd/score_run.h"
 #include "cmd/verbs.h"
 
-#define EXIT_OUR_FAULT 2
-#define EXIT_INTERRUPTED 130
 #define PROBE_MS 2000
 #define PORT_DEFAULT "9090"
 
@@ -87,30 +85,30 @@ static int show(const struct score_options *o, const struct buf *record) {
         return record_exit_status(&v);
 }
 
-static int complain(int r, const struct error *e) {
-        fprintf(stderr, "brig score: %s\n", e->text);
-        if (r == -EINTR)
-                return EXIT_INTERRUPTED;
-        return r == -EINVAL ? EXIT_USAGE : EXIT_OUR_FAULT;
-}
-
-int cmd_score(int argc, char **argv) {
+static int score(const struct command *c, int argc, char **argv) {
         struct score_options o;
         struct error e = { 0 };
         _cleanup_buf_ struct buf record = BUF_INIT(SCORE_RECORD_MAX);
+        char **arguments;
+        int n, status;
         score_options_init(&o);
-        int r = score_options_parse(&o, argc, argv, &e), status;
-        if (r == 0 && o.help) {
-                score_options_help(stdout);
-                status = 0;
-        } else if (r < 0) {
-                /* A file that cannot be read was named wrongly: that is usage too. */
-                fprintf(stderr, "brig score: %s\n", e.text);
-                status = r == -ENOMEM ? EXIT_OUR_FAULT : EXIT_USAGE;
-        } else {
-                r = run(&o, &record, &e);
-                status = r < 0 ? complain(r, &e) : show(&o, &record);
+        if (command_begin(c, &o, argc, argv, &arguments, &n, &status)) {
+                int r = n ? error_say(&e, -EINVAL, "unknown argument '%.100s'", arguments[0]) : score_options_check(&o, &e);
+                if (r < 0 && r != -ENOMEM)     /* a file that cannot be read was named wrongly: that is usage too */
+                        r = -EINVAL;
+                if (r == 0)
+                        r = run(&o, &record, &e);
+                status = r < 0 ? command_fail(c, r, &e) : show(&o, &record);
         }
         score_options_release(&o);
         return status;
 }
+
+const struct command cmd_score = {
+        .name = "score",
+        .synopsis = "--repo URL|DIR --commit SHA --patch FILE [--test-patch FILE] --fail-to-pass ID... [OPTION...]\n"
+                    "--instance FILE --repo DIR --prediction FILE [OPTION...]",
+        .doc = "score one patch", .text = "Prints the verdict: by the daemon that answers, else by the engine inside this process.",
+        .status = "0 resolved, 1 any other verdict, 2 our fault, 64 usage, 130 interrupted",
+        .options = score_rows, .n_options = SCORE_ROWS, .run = score,
+};

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 
 #include "base/json.h"
+#include "cmd/command.h"
 
 #define SCORE_FILE_MAX (256u << 20)      /* bytes of a patch, an instance file, a predictions file */
 
@@ -15,15 +16,17 @@ struct score_options {
         char *command, *framework, *image, *repo_path, *setup_command, *lint, *network, *patch_mode, *run, *timeout;
         char *instance, *prediction, *instance_id;
         char *url;                                 /* of a daemon; NULL: find one */
-        bool diff, json, quiet, help;
+        bool diff, json, quiet;
 };
 
 void score_options_init(struct score_options *o);
 void score_options_release(struct score_options *o);
-/* -EINVAL: a fault of usage, with a text; -EIO and others: a file could not be read. Reads every file that is named, also the
+/* The flags, for a struct score_options. */
+#define SCORE_ROWS 26
+extern const struct option_row score_rows[SCORE_ROWS];
+/* Once they are read. -EINVAL: a fault of usage, with a text; -EIO and others: a file could not be read. Reads the
  * instance and the prediction (score_instance.c); what a flag says wins over what they say. */
-int score_options_parse(struct score_options *o, int argc, char **argv, struct error *e);
-void score_options_help(FILE *to);
+int score_options_check(struct score_options *o, struct error *e);
 /* The body of POST /task/submit. */
 int score_options_request(const struct score_options *o, struct buf *ret, struct error *e);
 

@@ -31,13 +31,6 @@ struct daemon {
         int status;
 };
 
-static int usage(void) {
-        _cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
-        settings_help(&b);
-        printf("usage: brig serve [SETTING...]\n\nRuns the daemon. Settings (also as variables, see docs/settings.md):\n\n%s", buf_str(&b));
-        return 0;
-}
-
 static int configure(struct daemon *d, int argc, char **argv, struct error *e) {
         settings_init(&d->cfg);
         int r = settings_from_env(&d->cfg, environ, e);
@@ -151,7 +144,7 @@ static void start_signals(struct daemon *d) {
         uv_signal_start(&d->interrupt, on_signal, SIGINT);
 }
 
-static int run(struct daemon *d, struct error *e) {
+static int serve(struct daemon *d, struct error *e) {
         int r = engine_start(&d->loop, &d->cfg, &d->api.engine, e);
         if (r < 0)
                 return r;
@@ -166,10 +159,10 @@ static int run(struct daemon *d, struct error *e) {
         return 0;
 }
 
-int cmd_serve(int argc, char **argv) {
+static int run(const struct command *c, int argc, char **argv) {
         for (int i = 1; i < argc; i++)
                 if (strcmp(argv[i], "--help") == 0)
-                        return usage();
+                        return command_begin(c, NULL, 2, (char *[]){ argv[0], argv[i], NULL }, &argv, &argc, &argc) ? 0 : argc;
         /* One heap for all threads: the writer's and the pool's allocations are short-lived, and an arena each is memory lost. */
         mallopt(M_ARENA_MAX, 1);
         signal(SIGPIPE, SIG_IGN);
@@ -181,7 +174,7 @@ int cmd_serve(int argc, char **argv) {
                 return EXIT_USAGE;
         }
         uv_loop_init(&d.loop);
-        r = run(&d, &e);
+        r = serve(&d, &e);
         if (r < 0) {
                 fprintf(stderr, "brig serve: %s\n", e.text);
                 return 1;
@@ -190,3 +183,10 @@ int cmd_serve(int argc, char **argv) {
         settings_release(&d.cfg);
         return d.status;
 }
+
+const struct command cmd_serve = {
+        .name = "serve", .synopsis = "[SETTING...]", .doc = "run the daemon",
+        .text = "Prints one line, ready http://HOST:PORT, once it accepts. SIGTERM drains it. Every setting is also a variable of the\n"
+                "environment; brig config shows those in effect.",
+        .status = "0 after a drain, 1 when it cannot run, 64 for a setting that is wrong", .settings = settings_rows, .run = run,
+};

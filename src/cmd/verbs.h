@@ -1,10 +1,5 @@
-/* One function per verb: argv[0] is the verb; returns the program's exit status. A line in main.c's table makes it known. */
+/* One table per verb, each in the file of its name; commands.c lists them. */
 #pragma once
+#include "cmd/command.h"
 
-#define EXIT_USAGE 64
-
-int cmd_config(int argc, char **argv);
-int cmd_doctor(int argc, char **argv);
-int cmd_score(int argc, char **argv);
-int cmd_serve(int argc, char **argv);
-int cmd_spawner(int argc, char **argv);
+extern const struct command cmd_completion, cmd_config, cmd_doctor, cmd_manual, cmd_score, cmd_serve, cmd_spawner;

@@ -354,37 +354,10 @@ int settings_document(const struct engine_config *cfg, enum settings_format form
         return r;
 }
 
-#define HELP_LEFT 24
-#define HELP_WIDTH 76
-
-/* The text in lines of at most HELP_WIDTH characters; all but the first are indented. */
-static int wrapped(struct buf *b, const char *text, int indent) {
-        for (;;) {
-                size_t n = strlen(text);
-                if (n <= HELP_WIDTH)
-                        return buf_printf(b, "%s\n", text);
-                for (n = HELP_WIDTH; n > 0 && text[n] != ' '; n--)
-                        ;
-                if (n == 0)
-                        n = strcspn(text, " ");
-                buf_printf(b, "%.*s\n", (int)n, text);
-                text += n + (text[n] == ' ');
-                if (!*text)
-                        return 0;
-                buf_printf(b, "%*s", indent, "");
-        }
-}
-
-int settings_help(struct buf *ret) {
+int settings_flags(int (*each)(const char *flag, const char *value, const char *doc, void *user), void *user) {
         int r = 0;
-        for (size_t i = 0; i < settings_count && r >= 0; i++) {
-                const struct setting *s = &settings_table[i];
-                if (!s->flag)
-                        continue;
-                char left[64];
-                snprintf(left, sizeof left, "--%s%s", s->flag, s->type == SETTING_BOOL ? "" : " VALUE");
-                buf_printf(ret, "  %-*s ", HELP_LEFT, left);
-                r = wrapped(ret, s->doc, HELP_LEFT + 3);
-        }
+        for (size_t i = 0; i < settings_count && r == 0; i++)
+                if (settings_table[i].flag)
+                        r = each(settings_table[i].flag, settings_table[i].type == SETTING_BOOL ? NULL : "VALUE", settings_table[i].doc, user);
         return r;
 }

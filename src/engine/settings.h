@@ -79,5 +79,5 @@ bool settings_listens_on_loopback(const struct engine_config *cfg);    /* or on 
 enum settings_format { SETTINGS_TEXT, SETTINGS_MARKDOWN };
 /* TEXT: name, value in effect, where it comes from (secrets hidden). MARKDOWN: the reference page. */
 int settings_document(const struct engine_config *cfg, enum settings_format format, struct buf *ret);
-/* Lines for `--help`. */
-int settings_help(struct buf *ret);
+/* Every setting that has a flag, in the table's order: "port", "VALUE" (NULL: a switch), its sentence. each() != 0 ends it. */
+int settings_flags(int (*each)(const char *flag, const char *value, const char *doc, void *user), void *user);

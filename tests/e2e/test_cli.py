@@ -131,7 +131,7 @@ def test_usage_errors_are_64_and_name_what_is_wrong(repository, tmp_path):
         ([*good, "--patch"], "--patch wants FILE"),
         ([*good, "--patch", "/nonexistent"], "/nonexistent"),
         ([*good, "--colour"], "unknown option '--colour'"),
-        ([*good, "stray"], "unknown option 'stray'"),
+        ([*good, "stray"], "unknown argument 'stray'"),
         ([*good, "-o", "xml"], "-o wants json or text"),
         ([*good, "-o"], "-o wants json or text"),
         ([*good, "--env", "X"], "--env wants NAME=VALUE"),
