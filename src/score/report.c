@@ -13,6 +13,7 @@ static const char *const fault_names[] = {
         [FAULT_NOT_COLLECTED] = "not_collected", [FAULT_REPORT_LIMIT] = "report_limit", [FAULT_NO_END_RECORD] = "no_end_record",
         [FAULT_COUNT_MISMATCH] = "count_mismatch", [FAULT_EXIT_STATUS_MISMATCH] = "exit_status_mismatch",
         [FAULT_RUNNER_FROM_TREE] = "runner_from_tree", [FAULT_SHADOWING_MODULE] = "shadowing_module",
+        [FAULT_TEST_FILE_CHANGED] = "test_file_changed",
 };
 STRING_TABLE(report_fault, fault_names, FAULT_MAX)
 
@@ -103,23 +104,26 @@ static enum test_status status_of_phases(const struct json *v) {
 
 static int malformed(struct report *r, const char *event) { return fault(r, FAULT_FORGED_EVENT, "%s event with wrong fields", event); }
 
-static int on_start(struct report *r, const struct json *o) {
+/* A fault if the member is a list with names in it. */
+static int note_names(struct report *r, const struct json *o, const char *key, enum report_fault kind) {
         struct json names, name;
+        if (!json_get(o, key, &names))
+                return 0;
+        struct json_iter it = json_iter(&names);
+        bool any = json_next_item(&it, &name) && name.type == JSON_STRING;
+        return any ? fault(r, kind, "%.*s", (int)MIN2(names.n, (size_t)200), names.p) : 0;
+}
+
+static int on_start(struct report *r, const struct json *o) {
         if (r->started)
                 return fault(r, FAULT_EVENT_ORDER, "a second start");
         r->started = true;
         int q = get_text(o, "framework", &r->framework);
         if (q == 0)
                 q = get_text(o, "version", &r->version);
-        static const struct { const char *key; enum report_fault kind; } lists[] = {{"tree", FAULT_RUNNER_FROM_TREE}, {"hidden", FAULT_SHADOWING_MODULE}};
-        for (size_t i = 0; q == 0 && i < ARRAY_SIZE(lists); i++) {
-                if (!json_get(o, lists[i].key, &names))
-                        continue;
-                struct json_iter it = json_iter(&names);
-                if (json_next_item(&it, &name) && name.type == JSON_STRING)
-                        q = fault(r, lists[i].kind, "%.*s", (int)MIN2(names.n, (size_t)200), names.p);
-        }
-        return q;
+        if (q == 0)
+                q = note_names(r, o, "tree", FAULT_RUNNER_FROM_TREE);
+        return q < 0 ? q : note_names(r, o, "hidden", FAULT_SHADOWING_MODULE);
 }
 
 static int add_test(struct report *r, const struct json *v) {
@@ -284,7 +288,7 @@ static int on_end(struct report *r, const struct json *o) {
         r->ended = true;
         if (!get_int(o, "x", &r->end_status) || !get_int(o, "tests", &r->end_tests) || !get_int(o, "bad", &r->end_bad))
                 return malformed(r, "end");
-        return 0;
+        return note_names(r, o, "changed", FAULT_TEST_FILE_CHANGED);
 }
 
 static int dispatch(struct report *r, const struct json *o) {

@@ -149,7 +149,7 @@ int report_finish(struct report *r, const struct report_exit *x, const struct fr
                 [FAULT_EVENT_ORDER] = INTEGRITY_VIOLATED, [FAULT_EVENT_AFTER_END] = INTEGRITY_VIOLATED, [FAULT_UNKNOWN_TEST] = INTEGRITY_VIOLATED,
                 [FAULT_NOT_COLLECTED] = INTEGRITY_SUSPECT, [FAULT_REPORT_LIMIT] = INTEGRITY_SUSPECT, [FAULT_COUNT_MISMATCH] = INTEGRITY_VIOLATED,
                 [FAULT_EXIT_STATUS_MISMATCH] = INTEGRITY_SUSPECT, [FAULT_RUNNER_FROM_TREE] = INTEGRITY_SUSPECT,
-                [FAULT_SHADOWING_MODULE] = INTEGRITY_SUSPECT,
+                [FAULT_SHADOWING_MODULE] = INTEGRITY_SUSPECT, [FAULT_TEST_FILE_CHANGED] = INTEGRITY_SUSPECT,
         };
         int q = put_outcomes(r, f, ids, tests);
         if (q == -ENOSPC)               /* a full map stays as it is */

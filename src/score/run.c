@@ -246,6 +246,11 @@ static void put_applied(struct json_writer *w, const struct apply_result *a) {
         for (char **p = a ? a->new_modules : NULL; p && *p; p++)
                 json_put_text(w, *p);
         json_end_array(w);
+        json_put_key(w, "tests");               /* files of the test patch: a write to one while the tests run is told */
+        json_begin_array(w);
+        for (char **p = a ? a->test_files : NULL; p && *p; p++)
+                json_put_text(w, *p);
+        json_end_array(w);
 }
 
 static int make_plan(const struct run_spec *s, const char *nonce) {

@@ -216,7 +216,9 @@ def main():
         extra = dict(_reporter("base_config.py"))
         plan["config"] = extra["prepare"](plan, tree, getattr(runner, "__version__", "0"))
     plan["hidden"] = hidden
-    status = space["run"](runner, space["Channel"](events, plan["nonce"]), plan, from_tree)
+    channel = space["Channel"](events, plan["nonce"])
+    channel.watch(tree, plan["tests"])
+    status = space["run"](runner, channel, plan, from_tree)
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         try:
             stream.flush()

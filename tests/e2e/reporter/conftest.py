@@ -50,7 +50,7 @@ class Tree(object):
 
     def run(self, *args, framework="pytest", env=None, options=("-S",), **plan):
         whole = {"nonce": NONCE, "framework": framework, "mode": "run", "args": list(args), "ids": [], "run": "ids", "tree": str(self.path),
-                 "console": False, "redirects": [], "environment": {}, "base_config": [], "distrust": []}
+                 "console": False, "redirects": [], "environment": {}, "base_config": [], "distrust": [], "tests": []}
         whole.update(plan)
         events, events_in = os.pipe()
         plan_out, plan_fd = os.pipe()
