@@ -37,6 +37,8 @@ struct cgroup;                              /* one set */
 
 struct cgroup_limits {
         uint64_t memory_bytes;              /* 0 = none */
+        /* Beside memory_bytes where the kernel counts the buffers of TCP and UDP apart (v1); within it elsewhere. At most memory_bytes. */
+#define CGROUP_SOCKET_BYTES (64ull << 20)
         uint64_t tmpfs_bytes;               /* sizes of the tmpfs mounts: the kernel can only limit the sum */
         uint64_t pids;                      /* 0 = none; counts threads */
         uint64_t cpu_milli;                 /* 0 = all */

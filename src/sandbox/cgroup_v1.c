@@ -76,12 +76,25 @@ static int limit_memory(struct cgroup *c, uint64_t bytes) {
         return r == -ENOENT ? 0 : r;
 }
 
+/* v1 counts what sockets hold (TCP, UDP) apart, and only where it has a limit: without one, full buffers would take the machine's memory and the
+ * share of it that all sockets have together. At the limit buffers stay small and datagrams are dropped; nobody is killed. */
+static int limit_sockets(struct cgroup *c, uint64_t memory) {
+        char value[24] = "-1";
+        if (memory)
+                snprintf(value, sizeof value, "%llu", (unsigned long long)MIN2(memory, (uint64_t)CGROUP_SOCKET_BYTES));
+        int r = cg_write(c->m->dir[CG_MEMORY], c->name, "memory.kmem.tcp.limit_in_bytes", "%s", value);
+        return r == -ENOENT ? 0 : r;   /* a kernel that does not count them */
+}
+
 static int hybrid_limit(struct cgroup *c, const struct cgroup_limits *l, struct error *e) {
         uint64_t memory = l->memory_bytes ? l->memory_bytes + l->tmpfs_bytes : 0;
         uint64_t had = c->limits.memory_bytes ? c->limits.memory_bytes + c->limits.tmpfs_bytes : 0;
         int r = memory == had ? 0 : limit_memory(c, memory);
         if (r < 0)
                 return error_set(e, r, "limit memory to %llu bytes", (unsigned long long)memory);
+        r = memory == had ? 0 : limit_sockets(c, l->memory_bytes);
+        if (r < 0)
+                return error_set(e, r, "limit the memory of sockets");
         if (l->pids != c->limits.pids) {
                 r = l->pids ? cg_write(c->m->dir[CG_PIDS], c->name, "pids.max", "%llu", (unsigned long long)l->pids)
                             : cg_write(c->m->dir[CG_PIDS], c->name, "pids.max", "max");

@@ -70,6 +70,34 @@ static void oom_of_pid_1_itself_is_told(void **state) {
         only(&b, LIMIT_MEMORY);
 }
 
+/* What the kernel holds for sockets that nobody reads: no run takes more than a bounded part of the machine's memory with it. */
+static void full_socket_buffers_are_limited(void **state) {
+        static const char script[] =
+                "import socket\n"
+                "sent, kept = 0, []\n"
+                "listener = socket.create_server(('127.0.0.1', 0), backlog=400)\n"
+                "for i in range(300):\n"
+                "    a = socket.create_connection(listener.getsockname())\n"
+                "    a.setblocking(False)\n"
+                "    kept += [a, listener.accept()[0]]\n"
+                "    try:\n"
+                "        while True: sent += a.send(b'x' * 65536)\n"
+                "    except BlockingIOError: pass\n"
+                "print('bounded' if sent < 160 << 20 else sent >> 20)\n";
+        struct box b;
+        struct run r;
+        struct sandbox_spec spec = box_spec();
+        spec.limits.memory_bytes = 256 << 20;
+        box_create(*state, &b, &spec);
+        char command[2048];
+        snprintf(command, sizeof command, "/usr/bin/python3 -c \"%s\"", script);
+        run_sh(&b, &r, command);
+        assert_string_equal(run_out(&r), "bounded");
+        run_release(&r);
+        box_destroy(&b);
+        only(&b, LIMIT_KIND_MAX);
+}
+
 static void too_many_processes_is_pids_limit(void **state) {
         struct box b;
         struct run r;
@@ -160,6 +188,7 @@ int main(void) {
                 cmocka_unit_test(memory_is_limited_beside_a_large_upper_in_memory),
                 cmocka_unit_test(what_is_written_is_not_memory),
                 cmocka_unit_test(oom_of_pid_1_itself_is_told),
+                cmocka_unit_test(full_socket_buffers_are_limited),
                 cmocka_unit_test(too_many_processes_is_pids_limit),
                 cmocka_unit_test(a_full_disk_is_disk_limit),
                 cmocka_unit_test(no_inodes_is_disk_limit),
