@@ -4,6 +4,8 @@
 
 #include <ctype.h>
 
+#include "score/patch_name.h"
+
 static const char *const command_kind_names[] = {
         [COMMAND_LAUNCHED] = "launched", [COMMAND_VERBATIM] = "verbatim", [COMMAND_BUILT] = "built",
 };
@@ -302,6 +304,23 @@ int command_parse(const struct score_request *q, struct command *ret, struct err
         }
         *ret = c;
         return 0;
+}
+
+const char *command_config(const struct command *c) {
+        if (c->kind == COMMAND_VERBATIM || c->framework != &framework_pytest)
+                return NULL;
+        const char *path = NULL;
+        for (char **w = c->argv + c->runner_at + 1; *w; w++) {
+                if ((strcmp(*w, "-c") == 0 || strcmp(*w, "--config-file") == 0) && w[1])
+                        path = *++w;
+                else if (strncmp(*w, "--config-file=", 14) == 0)
+                        path = *w + 14;
+                else if (strncmp(*w, "-c", 2) == 0)
+                        path = *w + 2;
+        }
+        while (path && strncmp(path, "./", 2) == 0)
+                path += 2;
+        return path && !name_refusal(path) ? path : NULL;
 }
 
 void command_release(struct command *c) {

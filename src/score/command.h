@@ -36,6 +36,8 @@ struct command {
 };
 /* 0, -ENOMEM, or -EINVAL when there is neither command nor framework nor ids. The request is only read. */
 int command_parse(const struct score_request *q, struct command *ret, struct error *e);
+/* The configuration that pytest is told to read (`-c`), relative to the tree; NULL: it finds one itself, or it is none of the tree's by its name. */
+const char *command_config(const struct command *c);
 void command_release(struct command *c);
 /* Whether the request says what to run: a command, or a framework or ids that one can be built from. */
 bool command_is_known(const struct score_request *q);

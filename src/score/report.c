@@ -13,7 +13,7 @@ static const char *const fault_names[] = {
         [FAULT_NOT_COLLECTED] = "not_collected", [FAULT_REPORT_LIMIT] = "report_limit", [FAULT_NO_END_RECORD] = "no_end_record",
         [FAULT_COUNT_MISMATCH] = "count_mismatch", [FAULT_EXIT_STATUS_MISMATCH] = "exit_status_mismatch",
         [FAULT_RUNNER_FROM_TREE] = "runner_from_tree", [FAULT_SHADOWING_MODULE] = "shadowing_module",
-        [FAULT_TEST_FILE_CHANGED] = "test_file_changed",
+        [FAULT_TEST_FILE_CHANGED] = "test_file_changed", [FAULT_FOREIGN_TEST] = "foreign_test",
 };
 STRING_TABLE(report_fault, fault_names, FAULT_MAX)
 
@@ -204,6 +204,8 @@ static int on_collected(struct report *r, const struct json *o) {
         if (!get_int(o, "count", &count))
                 return malformed(r, "collected");
         int q = take_plugins(r, o);
+        if (q == 0)
+                q = note_names(r, o, "foreign", FAULT_FOREIGN_TEST);
         if (q < 0)
                 return q;
         if ((uint64_t)count != r->n_tests && !r->faults[FAULT_REPORT_LIMIT])

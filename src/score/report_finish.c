@@ -61,13 +61,13 @@ static enum test_status uncollected(const struct report *r, const char *form) {
         return TEST_MISSING;
 }
 
-/* Ids that were asked for, by the request or by the command, and not reported. One of the request that is missing is left to the
+/* Ids that were asked for, by the request or by the command, and not reported; or reported from elsewhere while their own file was broken. One of the request that is missing is left to the
  * verdict, which knows prefixes. */
 static int put_uncollected(const struct report *r, const struct aliases *a, struct test_results *tests) {
         int q = 0;
         for (size_t i = 0; q == 0 && i < a->n; i++) {
                 enum test_status st = uncollected(r, a->at[i].form);
-                if (st != TEST_MISSING && test_results_get(tests, a->at[i].id) == TEST_MISSING)
+                if (st == TEST_ERROR || (st != TEST_MISSING && test_results_get(tests, a->at[i].id) == TEST_MISSING))
                         q = test_results_put(tests, a->at[i].id, st);
         }
         for (size_t i = 0; q == 0 && i < r->missing.n; i++)
@@ -149,7 +149,7 @@ int report_finish(struct report *r, const struct report_exit *x, const struct fr
                 [FAULT_EVENT_ORDER] = INTEGRITY_VIOLATED, [FAULT_EVENT_AFTER_END] = INTEGRITY_VIOLATED, [FAULT_UNKNOWN_TEST] = INTEGRITY_VIOLATED,
                 [FAULT_NOT_COLLECTED] = INTEGRITY_SUSPECT, [FAULT_REPORT_LIMIT] = INTEGRITY_SUSPECT, [FAULT_COUNT_MISMATCH] = INTEGRITY_VIOLATED,
                 [FAULT_EXIT_STATUS_MISMATCH] = INTEGRITY_SUSPECT, [FAULT_RUNNER_FROM_TREE] = INTEGRITY_SUSPECT,
-                [FAULT_SHADOWING_MODULE] = INTEGRITY_SUSPECT, [FAULT_TEST_FILE_CHANGED] = INTEGRITY_SUSPECT,
+                [FAULT_SHADOWING_MODULE] = INTEGRITY_SUSPECT, [FAULT_TEST_FILE_CHANGED] = INTEGRITY_SUSPECT, [FAULT_FOREIGN_TEST] = INTEGRITY_SUSPECT,
         };
         int q = put_outcomes(r, f, ids, tests);
         if (q == -ENOSPC)               /* a full map stays as it is */

@@ -139,18 +139,33 @@ static void on_applied(int r, struct apply_result *res, const struct error *e, v
                 task_test(t);
 }
 
+/* What the request protects, and the configuration that its command names. The strings stay theirs. */
+static const char **protected_paths(const struct score_task *t) {
+        size_t n = strv_len((const char *const *)t->req.protect);
+        const char **v = calloc(n + 2, sizeof(*v));
+        if (!v)
+                return NULL;
+        for (size_t i = 0; i < n; i++)
+                v[i] = t->req.protect[i];
+        v[n] = command_config(&t->command);
+        return v;
+}
+
 static void start_apply(struct score_task *t) {
         const struct score_request *q = &t->req;
+        _cleanup_free_ const char **protect = protected_paths(t);
         struct apply_spec spec = {
                 .sandbox = t->sandbox, .repo_path = q->repo_path, .patch = q->patch, .patch_len = q->patch_len, .test_patch = q->test_patch,
-                .test_patch_len = q->test_patch_len, .mode = q->patch_mode, .protect = (const char *const *)q->protect,
+                .test_patch_len = q->test_patch_len, .mode = q->patch_mode, .protect = protect,
                 .allow_config = (const char *const *)q->allow_config, .capture_diff = q->capture_diff || q->reference_patch_len > 0,
                 .diff_max = DIFF_MAX, .memory_bytes = q->limits.memory_bytes,
         };
         struct error e = {0};
         t->state = STATE_APPLY;
         t->applying = true;
-        if (score_apply(&spec, on_applied, t, &e) < 0) {
+        if (!protect)
+                error_set(&e, -ENOMEM, "apply");
+        if (!protect || score_apply(&spec, on_applied, t, &e) < 0) {
                 t->applying = false;
                 task_set_failure(t, &e);
                 task_end(t);

@@ -179,6 +179,10 @@ static bool anything_ran(const struct score_record *rec) {
         return rec->said_passed || test_results_count(&rec->tests, TEST_MISSING) < rec->tests.n;
 }
 
+static bool anything_passed(const struct score_record *rec) {
+        return rec->said_passed || test_results_count(&rec->tests, TEST_PASSED) + test_results_count(&rec->tests, TEST_XPASSED) > 0;
+}
+
 /* The framework's own verdict: exit status 0, something passed, nothing failed or was collected and not run. Where no framework is known it is the
  * exit status alone. */
 static bool framework_passed(const struct score_record *rec) {
@@ -190,14 +194,14 @@ static bool framework_passed(const struct score_record *rec) {
         for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
                 if (test_results_count(&rec->tests, bad[i]) > 0)
                         return false;
-        return rec->said_passed || test_results_count(&rec->tests, TEST_PASSED) + test_results_count(&rec->tests, TEST_XPASSED) > 0;
+        return anything_passed(rec);
 }
 
 static bool tests_passed(const struct score_record *rec) {
         if (!rec->ran || rec->incomplete)
                 return false;
         if (rec->has_expectations && rec->channel != CHANNEL_EXIT)
-                return !is_given(rec->f2p_failure) && !is_given(rec->p2p_failure);
+                return !is_given(rec->f2p_failure) && !is_given(rec->p2p_failure) && anything_passed(rec);
         return framework_passed(rec);
 }
 

@@ -7,7 +7,8 @@ Events and their fields:
     start     framework, version, python, root, tree: [names of the runner's packages that came from the tree],
               hidden: [names of installed modules that a new one of the tree stands before]
     ids       ids: [...]               the collected tests, in order; any number of these events
-    collected count, plugins: [...]    the list is complete; files of the tree that are plugins of the runner
+    collected count, plugins: [...],   the list is complete; files of the tree that are plugins of the runner;
+              foreign: [...]           ids that name a class which the test is none of
     missing   ids: [...]               tests that the command names and that are not there; any number of these events
     broken    path, text               a file (or module) that could not be collected
     skipped   path, text               a file that was skipped as a whole

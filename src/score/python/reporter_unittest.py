@@ -5,6 +5,7 @@ import sys as _sys
 
 _NAMED = _re.compile(r"^(\S+) \(([\w.]+)\)$")
 _exists = _os.path.exists
+FOREIGN_MAX = 64
 NAME = "_brig_name"     # of a test that stands for a name: the name
 
 
@@ -70,6 +71,20 @@ def is_failed_load(test):
     return getattr(test, "_exception", None) is not None and type(test).__name__ == "_FailedTest"
 
 
+def is_genuine(test):
+    """Is it what its id says: a test of that class of that module? A class of another file can call itself so."""
+    cls = type(test)
+    if cls.__module__ in ("doctest", "unittest.case"):  # they name others
+        return True
+    found = _sys.modules.get(cls.__module__)
+    try:
+        for part in cls.__qualname__.split("."):
+            found = getattr(found, part)
+    except Exception:
+        return False
+    return found is cls and test.id().startswith(cls.__module__ + "." + cls.__qualname__ + ".")
+
+
 class Report(object):
     def __init__(self, channel):
         self.channel, self.index, self.tests = channel, {}, []
@@ -83,7 +98,8 @@ class Report(object):
             if test.id() not in self.index:
                 self.index[test.id()] = len(self.tests)
                 self.tests.append(test)
-        self.channel.emit_ids([t.id() for t in self.tests])
+        foreign = [t.id() for t in self.tests if not is_genuine(t)]
+        self.channel.emit_ids([t.id() for t in self.tests], foreign=foreign[:FOREIGN_MAX])
         self.channel.emit_parts("missing", sorted(set(self.missing.values())))
 
     def start(self, test):

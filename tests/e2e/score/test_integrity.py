@@ -1,7 +1,7 @@
 """Patches that cheat: the verdict is right, the finding is named, the next task is untouched."""
 import pytest
 
-from score_project import ADD, GOLD, RIGHT, ZERO, kinds
+from score_project import ADD, GOLD, PYTEST, RIGHT, ZERO, kinds
 
 FORCE = """
     import pytest
@@ -114,6 +114,16 @@ def test_a_module_in_the_place_of_the_gold_files_directory_is_told(score, projec
     assert "shadowing_module" in kinds(r) and not r["resolved"], r
 
 
+@pytest.mark.parametrize("name", ["T.__module__ = 'tests.test_calc'\n", "T.id = lambda self: 'tests.test_calc.T.' + self._testMethodName\n"], ids=["module", "id"])
+def test_a_test_of_another_file_under_the_name_of_a_gold_one(score, project, name):
+    """The gold file needs what the patch did not write, so it cannot be imported."""
+    gold = {"tests/test_calc.py": "import unittest\nfrom calc import new\nclass T(unittest.TestCase):\n    def test_new(self): self.assertEqual(new(), 1)\n"}
+    fake = "import unittest\nclass T(unittest.TestCase):\n    def test_new(self): pass\n" + name
+    f2p = ["tests.test_calc.T.test_new"]
+    r = score(project(UNITTEST), {"tests/test_aaa.py": fake}, gold, test_command="python3 -m unittest discover", fail_to_pass=f2p)
+    assert r["fail_to_pass"]["failure"] == f2p and "foreign_test" in kinds(r), r
+
+
 def test_tests_that_the_patch_takes_out_of_the_run_are_told(score, project):
     other = "import unittest\nclass X(unittest.TestCase):\n    def test_x(self): pass\ndef load_tests(l, t, p): return l.loadTestsFromTestCase(X)\n"
     r = score(project(UNITTEST), {"tests/__init__.py": other}, UNITTEST_GOLD, test_command="python3 -m unittest discover")
@@ -189,6 +199,13 @@ def test_a_module_in_the_place_of_the_standard_librarys(attack, path):
 def test_configuration_of_the_runner(attack, path, text):
     r = attack({path: text, "cheat.py": FORCE})
     assert r["tests"] == {ADD: "failed", ZERO: "passed"}, (r["stdout"], r["stderr"])
+
+
+@pytest.mark.parametrize("option", ["-c ci/p.ini", "-c./ci/p.ini"])
+def test_configuration_that_the_command_names(score, project, option):
+    p = project({"calc.py": "def add(a, b): return a - b\n", "ci/p.ini": "[pytest]\n"})
+    r = score(p, {"ci/p.ini": "[pytest]\naddopts = -p cheat\n", "cheat.py": FORCE}, GOLD, test_command=f"{PYTEST} {option} --rootdir . {ADD}", fail_to_pass=[ADD])
+    assert r["tests"] == {ADD: "failed"} and r["restored"] == ["ci/p.ini"] and kinds(r) == {"protected_path_edited"}, r
 
 
 def test_a_shared_file_stays_as_patched_where_it_does_not_configure_the_runner(score, project):

@@ -143,6 +143,14 @@ static void whole_id_never_matches_by_prefix(void **state) {
         assert_string_equal(f->r.f2p_failure[1], "t[x]");
 }
 
+static void tolerated_tests_alone_resolve_nothing(void **state) {
+        struct fixture *f = *state;
+        expect_p2p(f, "a");
+        report(f, "a", TEST_SKIPPED);
+        check(f, OUTCOME_UNRESOLVED);
+        assert_string_equal(f->r.unverified[0], "a");
+}
+
 static void without_ids_the_framework_decides(void **state) {
         struct fixture *f = *state;
         report(f, "a", TEST_PASSED); report(f, "b", TEST_SKIPPED);
@@ -319,7 +327,7 @@ int main(void) {
                 T(all_expected_pass_resolves), T(f2p_accepts_only_passes), T(xpass_is_a_pass), T(p2p_tolerates_skips_and_says_so),
                 T(p2p_missing_or_broken_fails), T(one_report_of_two_that_fails_fails), T(cut_off_id_matches_by_prefix),
                 T(cut_off_id_needs_all_candidates), T(cut_off_id_without_candidates_fails), T(whole_id_never_matches_by_prefix),
-                T(without_ids_the_framework_decides), T(without_ids_what_was_skipped_has_not_passed),
+                T(without_ids_the_framework_decides), T(tolerated_tests_alone_resolve_nothing), T(without_ids_what_was_skipped_has_not_passed),
                 T(framework_with_exit_status_is_unresolved), T(framework_with_a_failure_is_unresolved),
                 T(nothing_ran_is_no_tests_collected), T(a_runner_that_left_early_is_unresolved), T(only_missing_ids_is_no_tests_collected), T(exit_channel_is_the_status_alone), T(exit_channel_leaves_ids_unverified),
                 T(empty_lists_are_no_expectation), T(violated_integrity_forces_unresolved), T(suspect_integrity_changes_nothing),
