@@ -56,10 +56,19 @@ int child_park(struct child_parked *p, pid_t *ret_pid, int *ret_pidfd);
 int child_unpark(struct child_parked *p);
 bool child_is_parked(const struct child_parked *p);            /* false: it is dead */
 
+struct child_view {
+        const char *target;        /* NULL: none */
+        int pack; uint64_t bytes;
+        uint32_t owner;            /* host id of root inside */
+        int proc, socket;          /* the spawner's /proc; where the mount namespace is sent */
+};
+
 struct child_join {
         int init_pidfd;            /* whose namespaces to join */
         bool helper;               /* a PID and a network namespace of its own; root and base at fixed descriptors */
         int net_ns;                /* helper: an empty one */
+        int view_ns;               /* helper: the mount namespace to see, or -1: the sandbox's own */
+        struct child_view view;
         const int *base;           /* helper: lowers of each plane, -1 without; NULL for others */
         int upper;                 /* helper: file system that holds the planes' uppers, -1 = not asked for */
         struct child_exec exec;

@@ -272,6 +272,9 @@ static int own_mounts(struct spawn *sp, struct error *e) {
         int r = mount_park_prepare();
         if (r < 0)
                 return error_set(e, r, "make " MOUNT_PARK);
+        sp->own_proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (sp->own_proc < 0)
+                return error_set(e, -errno, "open the spawner's /proc");
         sp->own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
         return sp->own_mounts < 0 ? error_set(e, -errno, "open the spawner's mount namespace") : 0;
 }

@@ -73,6 +73,7 @@ struct cell {
         char spare_only[GROUP_NAME_MAX]; bool sparing; uint64_t sparing_ref;     /* kill_others */
         struct watch oom;
         int net_ns;
+        int view_ns;                       /* mount namespace of the last exec with a view, or -1 */
         struct network_link link; bool linked;
         struct catch catch;                /* network `allow`: tcp and udp until the daemon has them */
         int upper;                         /* root of the upper's file system; a detached mount */
@@ -106,6 +107,7 @@ struct proc {
         pid_t pid;
         int group;                         /* its own sub-group, or -1 */
         char group_name[GROUP_NAME_MAX];
+        int view_socket;                   /* its view's mount namespace arrives here; -1 = it has none */
         bool freeze_at_end, held;          /* held: it has ended, and is told when the others stand */
         int status; struct rusage usage;   /* then */
         struct child_report *report;       /* shared with the child until it executes */
@@ -138,6 +140,7 @@ struct spawn {
         struct netns_pool *net_pool;
         struct network *network;
         struct layer_images *layers;
+        int own_proc;                      /* /proc of our PID namespace */
         int host_mounts, own_mounts;       /* mount namespaces: the daemon's, the spawner's */
         int seed_ns;                       /* a mount namespace that holds one empty file system */
         int null_file;                     /* /dev/null, open */
@@ -205,6 +208,7 @@ struct exec_request {                      /* exec_spec as it came, checked */
         struct exec_fd fds[MESSAGE_FDS_MAX]; size_t n_fds;     /* 0, 1 and 2 are always there; tty: 0 is where its other side goes */
         const char *view;                  /* where a private directory goes, or NULL */
         int view_pack; uint64_t view_bytes;
+        uint16_t rows, cols;
 };
 int op_exec(struct spawn *sp, struct message *m, struct fault *f);
 int op_exec_kill(struct spawn *sp, struct message *m, struct fault *f);

@@ -1,6 +1,7 @@
 /* Operations on execs: start, kill, reap. */
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -21,7 +22,7 @@ int proc_new(struct spawn *sp, struct cell *c, struct proc **ret) {
                 return r;
         }
         p->cell = c;
-        p->group = -1;
+        p->group = p->view_socket = -1;
         p->report = &sp->reports[(uint32_t)p->handle - 1u];
         *p->report = (struct child_report){ 0 };
         c->n_procs++;
@@ -31,10 +32,50 @@ int proc_new(struct spawn *sp, struct cell *c, struct proc **ret) {
 
 void proc_free(struct spawn *sp, struct proc *p) {
         group_give(p);
+        fd_close(p->view_socket);
         p->cell->n_procs--;
         handle_drop(&sp->procs, p->handle);
         free(p);
 }
+
+/* ---- views ---- */
+
+/* The child sends its mount namespace before it executes; it is there when it has ended. */
+static void view_take(struct proc *p) {
+        union { struct cmsghdr align; char space[CMSG_SPACE(sizeof(int))]; } control;
+        char byte;
+        struct iovec iov = { &byte, 1 };
+        struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control };
+        if (p->view_socket < 0 || recvmsg(p->view_socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+                return;
+        const struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+        if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+                return;
+        fd_close(p->cell->view_ns);
+        memcpy(&p->cell->view_ns, CMSG_DATA(c), sizeof p->cell->view_ns);
+        p->view_socket = fd_close(p->view_socket);
+}
+
+static void views_take(struct spawn *sp, const struct cell *c) {
+        for (size_t i = 0; i < sp->procs.alloc; i++) {
+                struct proc *p = sp->procs.object[i];
+                if (p && p->cell == c)
+                        view_take(p);
+        }
+}
+
+static int view_prepare(struct spawn *sp, struct proc *p, const struct exec_request *x, struct child_join *j, int *ret_far) {
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+                return -errno;
+        p->view_socket = pair[0];
+        j->view = (struct child_view){ .target = x->view, .pack = x->view_pack, .bytes = x->view_bytes, .owner = p->cell->seat->base,
+                                       .proc = sp->own_proc, .socket = pair[1] };
+        *ret_far = pair[1];
+        return 0;
+}
+
+/* ---- ends ---- */
 
 static void send_exited(struct spawn *sp, struct proc *p, const char *step, int code, int status, const struct rusage *ru, bool frozen) {
         _cleanup_buf_ struct buf b = BUF_INIT(4096);
@@ -71,6 +112,7 @@ bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *r
                 /* Who reads "killed" should know why: the event of the same death may come after it. */
                 if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
                         cell_check_oom(sp, c);
+                view_take(p);
                 p->pid = 0;
                 p->status = status;
                 p->usage = *ru;
@@ -103,7 +145,7 @@ void execs_prepare(struct spawn *sp) {
 
 static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_request *x, struct fault *f) {
         struct child_join j = {
-                .init_pidfd = c->init_pidfd, .helper = x->helper, .net_ns = sp->idle_net, .report = p->report,
+                .init_pidfd = c->init_pidfd, .helper = x->helper, .net_ns = sp->idle_net, .view_ns = -1, .report = p->report,
                 .exec = {
                         .x = x, .program = x->helper ? sp->helper_image : -1, .user_ns = c->seat->user_ns, .null_fd = sp->null_file,
                         .filter = seccomp_program(SECCOMP_STANDARD), .cgroup = c->cgroup, .group = p->group,
@@ -117,7 +159,17 @@ static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_r
                 j.base = c->base;
                 j.upper = x->helper_upper ? c->upper : -1;
         }
-        int r = child_join(&j, &p->pid);
+        _cleanup_close_ int far = -1;
+        if (x->in_view) {
+                views_take(sp, c);
+                if (c->view_ns < 0)
+                        return fault_set(f, "find the view", -ENOENT);
+                j.view_ns = c->view_ns;
+        }
+        int r = x->view ? view_prepare(sp, p, x, &j, &far) : 0;
+        if (r < 0)
+                return fault_set(f, "make a view", r);
+        r = child_join(&j, &p->pid);
         return r < 0 ? fault_set(f, p->report->step ? p->report->step : "clone", r) : 0;
 }
 

@@ -307,6 +307,7 @@ static bool cell_cleared(struct spawn *sp, struct cell *c) {
                 c->net_ns = fd_close(c->net_ns);
         catch_close(&c->catch);
         c->init_pidfd = fd_close(c->init_pidfd);
+        c->view_ns = fd_close(c->view_ns);
         if (still_mounted(sp, c))
                 return false;
         if (kept)

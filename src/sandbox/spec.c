@@ -260,6 +260,7 @@ int exec_spec_encode(const struct exec_spec *x, const int far[3], struct buf *b,
                 TRY(wire_put_u32(b, (uint32_t)x->fds[i].target));
                 TRY(put_fd(b, x->fds[i].fd, fds, n_fds));
         }
+        TRY(wire_put_u32(b, x->tty ? (uint32_t)x->tty->rows << 16 | x->tty->cols : 0));
         TRY(wire_put_str(b, x->view ? x->view->target : NULL));
         if (x->view) {
                 TRY(put_fd(b, x->view->pack_fd, fds, n_fds));
@@ -314,6 +315,9 @@ int exec_request_decode(struct message *m, struct exec_request *x) {
         x->freeze_at_end = flags & EXEC_FREEZE;
         x->helper_upper = x->helper && (flags & EXEC_UPPER);
         get_fds(m, x);
+        uint32_t size = wire_get_u32(w);
+        x->rows = (uint16_t)(size >> 16);
+        x->cols = (uint16_t)size;
         x->view = wire_get_str(w);
         if (x->view && !w->bad) {
                 x->view_pack = get_fd(m);
