@@ -100,7 +100,14 @@ bool blank_claim(struct spawn *sp, struct cell *c) {
         return true;
 }
 
-bool blank_reaped(struct spawn *sp, pid_t pid) {
+bool blank_is(struct spawn *sp, pid_t pid) {
+        for (const struct cell *c = sp->blanks; c; c = c->next_blank)
+                if (c->init == pid)
+                        return true;
+        return false;
+}
+
+void blank_reaped(struct spawn *sp, pid_t pid) {
         for (struct cell **at = &sp->blanks; *at; at = &(*at)->next_blank) {
                 struct cell *c = *at;
                 if (c->init != pid)
@@ -109,9 +116,8 @@ bool blank_reaped(struct spawn *sp, pid_t pid) {
                 sp->n_blanks--;
                 c->init = 0;
                 blank_free(sp, c);
-                return true;
+                return;
         }
-        return false;
 }
 
 void blanks_end(struct spawn *sp) {

@@ -95,7 +95,7 @@ static void reset_signals(void) {
 
 /* As execvp, but with the PATH of the new environment and within the sandbox. */
 static int exec_lookup(const struct exec_request *x) {
-        const char *path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        const char *path = CHILD_DEFAULT_PATH;
         for (const char *const *v = x->env; v && *v; v++) {
                 if (strncmp(*v, "PATH=", 5) == 0)
                         path = *v + 5;

@@ -15,6 +15,9 @@
 
 struct sock_fprog;
 
+/* Where argv[0] is looked up when the environment has no PATH. */
+#define CHILD_DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 struct child_report { const char *step; int code; };   /* code: -errno; 0 = executed, as far as is known */
 
 #define CHILD_MOUNTS_MAX 64

@@ -115,8 +115,6 @@ static void dispatch(struct spawner *sp, struct message *m) {
         struct client_ref *r = m->ref ? ref_find(sp, m->ref) : NULL;
         if (r)
                 r->answer(sp, m, r->user);
-        else if (m->type == EV_EXITED)
-                exec_event(sp, m);
         else if (m->handle)
                 sandbox_event(sp, m);
 }

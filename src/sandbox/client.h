@@ -32,7 +32,6 @@ void client_ref_drop(struct spawner *sp, uint64_t ref);
 int client_send(struct spawner *sp, uint32_t type, uint64_t ref, uint64_t handle, const struct buf *body, const int *fds, size_t n_fds);
 /* Events that carry a handle. */
 void sandbox_event(struct spawner *sp, struct message *m);
-void exec_event(struct spawner *sp, struct message *m);
 /* The spawner is dead: every sandbox and exec of it ends now. */
 void sandbox_all_lost(struct spawner *sp);
 
@@ -70,6 +69,7 @@ void exec_abandon(struct sandbox_exec *x);             /* never sent: no callbac
 void exec_started(struct sandbox_exec *x, struct message *m);
 void exec_failed(struct sandbox_exec *x, const char *step, int code, const char *text);
 void exec_end_all(struct sandbox *s);                  /* the sandbox is gone: those that have not ended end now */
+void exec_exited(struct sandbox_exec *x, struct message *m);
 void exec_mark_limit(struct sandbox *s);
 uint64_t exec_handle(const struct sandbox_exec *x);    /* 0: it has not started */
 /* ---- sandbox_ask.c ---- */

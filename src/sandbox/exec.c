@@ -112,10 +112,29 @@ void exec_failed(struct sandbox_exec *x, const char *step, int code, const char 
         finish(x);
 }
 
+static void take_end(struct sandbox_exec *x, struct message *m) {
+        bool started = wire_get_u32(&m->wire) != 0;
+        const char *step = wire_get_str(&m->wire);
+        int code = (int)wire_get_u32(&m->wire);
+        x->end.status = (int)wire_get_u32(&m->wire);
+        wire_get(&m->wire, &x->end.rusage, sizeof x->end.rusage);
+        x->end.frozen = wire_get_u32(&m->wire) != 0;
+        x->end.started = started;
+        if (!started)
+                error_set(&x->end.error, code < 0 ? code : -EPROTO, "%s", step ? step : "execute");
+        exec_io_drain(x);
+        const struct sandbox *s = x->sandbox;
+        if (s->destroy_wanted || s->hit[LIMIT_MEMORY] || s->hit[LIMIT_WALL])
+                x->end.sandbox_ended = true;
+        finish(x);
+}
+
 static void on_answer(struct spawner *sp, struct message *m, void *user) {
         struct sandbox_exec *x = user;
         if (m->type == EV_STARTED)
                 exec_started(x, m);
+        else if (m->type == EV_EXITED)
+                take_end(x, m);
         else if (m->type == EV_FAILED) {
                 const char *step = wire_get_str(&m->wire);
                 int code = (int)wire_get_u32(&m->wire);
@@ -172,33 +191,7 @@ int exec_kill(struct sandbox_exec *x) {
 
 /* ---- end ---- */
 
-static void take_end(struct sandbox_exec *x, struct message *m) {
-        bool started = wire_get_u32(&m->wire) != 0;
-        const char *step = wire_get_str(&m->wire);
-        int code = (int)wire_get_u32(&m->wire);
-        x->end.status = (int)wire_get_u32(&m->wire);
-        wire_get(&m->wire, &x->end.rusage, sizeof x->end.rusage);
-        x->end.frozen = wire_get_u32(&m->wire) != 0;
-        x->end.started = started;
-        if (!started)
-                error_set(&x->end.error, code < 0 ? code : -EPROTO, "%s", step ? step : "execute");
-        exec_io_drain(x);
-        const struct sandbox *s = x->sandbox;
-        if (s->destroy_wanted || s->hit[LIMIT_MEMORY] || s->hit[LIMIT_WALL])
-                x->end.sandbox_ended = true;
-        finish(x);
-}
-
-void exec_event(struct spawner *sp, struct message *m) {
-        for (struct sandbox *s = sp->sandboxes; s; s = s->next) {
-                for (struct sandbox_exec *x = s->execs; x; x = x->next) {
-                        if (x->handle == m->handle) {
-                                take_end(x, m);
-                                return;
-                        }
-                }
-        }
-}
+void exec_exited(struct sandbox_exec *x, struct message *m) { take_end(x, m); }
 
 void exec_mark_limit(struct sandbox *s) {
         for (struct sandbox_exec *x = s->execs; x; x = x->next)

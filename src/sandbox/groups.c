@@ -49,6 +49,21 @@ void group_make_spare(struct cell *c) {
                 c->spare_group = make(c, false, c->spare_name);
 }
 
+static void drop_spare(struct cell *c) {
+        if (c->spare_group < 0)
+                return;
+        c->spare_group = fd_close(c->spare_group);
+        (void)cgroup_sub_remove(c->cgroup, c->spare_name);
+}
+
+/* The spare one must not be among them: what is born in a group that was killed is born dead. */
+void groups_kill(struct cell *c) {
+        if (c->payload_group < 0)
+                return;
+        drop_spare(c);
+        (void)cgroup_sub_kill(c->payload_group);
+}
+
 /* Those in which somebody still lived go to the end of the list. */
 static void retry_left(struct cell *c) {
         for (int i = 0; i < LEFT_TRIES && c->left; i++) {
@@ -185,6 +200,7 @@ int kill_others(struct spawn *sp, struct cell *c, const struct proc *spare) {
         if (!name)
                 return -EINVAL;        /* a helper */
         snprintf(c->spare_only, sizeof c->spare_only, "%s", name + 1);
+        drop_spare(c);
         int r = cgroup_below_kill(c->payload_group, c->spare_only);
         if (r < 0)
                 return r;

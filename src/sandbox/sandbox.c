@@ -119,6 +119,10 @@ static void handle(struct sandbox *s, struct message *m) {
                 if (s->first)
                         exec_started(s->first, m);
                 break;
+        case EV_EXITED:
+                if (s->first)
+                        exec_exited(s->first, m);
+                break;
         case EV_LIMIT: {
                 uint32_t kind = wire_get_u32(&m->wire);
                 if (kind < LIMIT_KIND_MAX)

@@ -150,7 +150,8 @@ static int fill_actions(enum seccomp_kind kind, uint16_t actions[static NUMBERS_
                         continue;   /* not on this architecture */
                 if (number >= NUMBERS_MAX)
                         return error_say(e, -EINVAL, "seccomp: call %s has number %d", rule->name, number);
-                actions[number] = kind == SECCOMP_NESTED ? rule->nested : rule->action;
+                bool launches = kind == SECCOMP_LAUNCHER && (number == SYS_clone3 || number == SYS_setns);
+                actions[number] = launches ? ACTION_ALLOW : kind == SECCOMP_NESTED ? rule->nested : rule->action;
         }
         return 0;
 }

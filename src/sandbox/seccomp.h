@@ -14,6 +14,7 @@
 
 enum seccomp_kind {
         SECCOMP_STANDARD,   /* every profile */
+        SECCOMP_LAUNCHER,   /* standard, and what starting a process needs; launcher.c takes that away again from what it starts */
         SECCOMP_NESTED,     /* also namespaces and mounts, for sandboxes that may make sandboxes */
         SECCOMP_KIND_MAX,
 };

@@ -32,6 +32,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
@@ -42,6 +43,7 @@
 #include "sandbox/skeleton.h"
 
 extern const unsigned char sandbox_init_image[], sandbox_init_image_end[];
+extern const unsigned char sandbox_launcher_image[], sandbox_launcher_image_end[];
 extern const unsigned char sandbox_helper_image[], sandbox_helper_image_end[];
 
 /* ---- the loop's tools ---- */
@@ -92,6 +94,8 @@ void spawner_send_failed(struct spawn *sp, uint64_t ref, uint64_t handle, const 
 
 /* ---- events ---- */
 
+#define REAP_AGAIN_MS 1
+
 static void give_up(int sig) { _exit(1); }
 
 /* Whatever does not go in time goes with us: we are PID 1. */
@@ -140,17 +144,71 @@ static void on_channel(struct spawn *sp, struct watch *w, uint32_t events) {
                 spawner_send_failed(sp, m->ref, 0, &f);
 }
 
+/* Whose is it? Reaps it if that is known. */
+static bool reap_one(struct spawn *sp, pid_t pid) {
+        struct proc *p = proc_of_pid(sp, pid);
+        struct cell *c = cell_of_pid(sp, pid);
+        bool blank = !p && !c && blank_is(sp, pid);
+        int status;
+        struct rusage ru;
+        if ((!p && !c && !blank) || wait4(pid, &status, WNOHANG, &ru) != pid)
+                return false;
+        if (blank)
+                blank_reaped(sp, pid);
+        if (c)
+                cell_reaped(sp, c, pid, status);
+        /* A single command is both; it may have gone with its sandbox. */
+        p = proc_of_pid(sp, pid);
+        if (p)
+                proc_reaped(sp, p, status, &ru);
+        return true;
+}
+
+static void listen_to_launchers(struct spawn *sp) {
+        for (size_t i = 0; i < sp->procs.alloc; i++) {
+                const struct proc *p = sp->procs.object[i];
+                if (p && p->launching)
+                        launcher_listen(sp, p->cell);
+        }
+}
+
+/* Each by its number: the one at the head of the queue is not known yet, and nobody shall wait for it. */
+static void reap_known(struct spawn *sp) {
+        for (size_t i = 0; i < sp->procs.alloc; i++) {
+                const struct proc *p = sp->procs.object[i];
+                if (p && p->pid > 0)
+                        reap_one(sp, p->pid);
+        }
+        for (size_t i = 0; i < sp->cells.alloc; i++) {
+                const struct cell *c = sp->cells.object[i];
+                pid_t launcher = c ? c->launcher : 0;
+                if (c && c->init > 0)
+                        reap_one(sp, c->init);
+                if (launcher > 0)
+                        reap_one(sp, launcher);
+        }
+}
+
+/* A command of a launcher's may end before we are told that it is ours: it stays a zombie, and so keeps its number, until then. */
 static void reap(struct spawn *sp) {
         for (;;) {
-                int status;
-                struct rusage ru;
-                pid_t pid = wait4(-1, &status, WNOHANG, &ru);
-                if (pid <= 0)
+                siginfo_t info = { 0 };
+                if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
                         return;
-                if (blank_reaped(sp, pid))
+                if (reap_one(sp, info.si_pid))
                         continue;
-                cell_reaped(sp, pid, status);
-                proc_reaped(sp, pid, status, &ru);
+                if (sp->n_launching == 0) {
+                        waitpid(info.si_pid, NULL, WNOHANG);   /* an orphan of this PID namespace */
+                        continue;
+                }
+                listen_to_launchers(sp);
+                if (reap_one(sp, info.si_pid))
+                        continue;
+                if (sp->n_launching == 0)
+                        continue;
+                reap_known(sp);
+                timer_arm(sp, REAP_AGAIN_MS);
+                return;
         }
 }
 
@@ -302,9 +360,14 @@ static int open_host_image(struct spawn *sp, struct error *e) {
 
 static int open_images(struct spawn *sp, struct error *e) {
         sp->init_image = fs_memfd("init", sandbox_init_image, (size_t)(sandbox_init_image_end - sandbox_init_image));
+        sp->launcher_image = fs_memfd("launcher", sandbox_launcher_image, (size_t)(sandbox_launcher_image_end - sandbox_launcher_image));
         sp->helper_image = fs_memfd("helper", sandbox_helper_image, (size_t)(sandbox_helper_image_end - sandbox_helper_image));
         sp->null_file = open("/dev/null", O_RDWR | O_CLOEXEC);
-        sp->reports = mmap(NULL, SPAWNER_PROCS_MAX * sizeof *sp->reports, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        sp->reports = mmap(NULL, (SPAWNER_PROCS_MAX + 1) * sizeof *sp->reports, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        /* Nobody inside, where they are unmapped, may read them: so the kernel makes what executes them undumpable from its first
+         * instruction on, and its memory belongs to the initial user namespace. */
+        if (fchmod(sp->init_image, 0111) < 0 || fchmod(sp->launcher_image, 0111) < 0)
+                return error_set(e, -errno, "set up the spawner");
         if (sp->init_image < 0 || sp->helper_image < 0 || sp->null_file < 0 || sp->reports == MAP_FAILED)
                 return error_set(e, -errno, "set up the spawner");
         /* Who may execute a program and not read it gets a process that is not dumpable from its first instruction: nobody inside can
@@ -314,11 +377,18 @@ static int open_images(struct spawn *sp, struct error *e) {
         return 0;
 }
 
+/* What shares a launcher's memory changes its ids: where the kernel would then call that memory dumpable, it must not. */
+static bool launchers_safe(void) {
+        _cleanup_buf_ struct buf b = BUF_INIT(32);
+        return fs_read_file(AT_FDCWD, "/proc/sys/fs/suid_dumpable", &b) == 0 && buf_str(&b)[0] != '1';
+}
+
 static int start(struct spawn *sp, int socket, struct error *e) {
         uint32_t id_base = 0;
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         prctl(PR_SET_NAME, "brig-spawner", 0, 0, 0);
         const char *missing = getenv("BRIG_FORCE_MISSING");
+        sp->no_launchers = !launchers_safe() || (missing && strstr(missing, "launcher"));
         sp->deaf = missing && strstr(missing, "unmount-events");
         struct rlimit files = { 1 << 20, 1 << 20 };
         if (setrlimit(RLIMIT_NOFILE, &files) < 0 && getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -371,7 +441,8 @@ static void say_hello(struct spawn *sp, int r, const struct error *e) {
 #define POOL_WANT 4
 #define IDLE_MS 6              /* longer than a short command: its end must not wait for us */
 static bool refill(struct spawn *sp) {
-        execs_prepare(sp);
+        if (execs_prepare(sp))
+                return true;
         if (sp->n_blanks < BLANKS_WANT && !sp->no_blanks)
                 return blanks_fill(sp), true;
         int groups = cgroup_pool_fill(sp->cgroups, POOL_WANT, 1), nets = netns_pool_fill(sp->net_pool, POOL_WANT, 1);

@@ -88,6 +88,10 @@ struct cell {
         int init_pidfd;
         struct watch control;              /* socket to init */
         unsigned n_procs;                  /* execs not reaped */
+        pid_t launcher;                    /* 0 = none */
+        struct watch launch_watch;         /* socket to it, or fd -1 */
+        bool launcher_ready, no_launcher;  /* it has said so; it could not be had */
+        uint32_t commands;                 /* execs other than helpers so far */
         bool killing, kill_answered;
         struct layer_job *job; struct watch job_watch;
         size_t next_layer;                 /* layers below it are open */
@@ -104,7 +108,9 @@ struct cell {
 struct proc {
         uint64_t handle;
         struct cell *cell;
-        pid_t pid;
+        uint64_t ref;                      /* of the request */
+        pid_t pid;                         /* 0: not known yet, or reaped */
+        bool launching, kill_wanted;       /* the launcher has it: who it is will be told */
         int group;                         /* its own sub-group, or -1 */
         char group_name[GROUP_NAME_MAX];
         int view_socket;                   /* its view's mount namespace arrives here; -1 = it has none */
@@ -148,7 +154,9 @@ struct spawn {
         int host_lower[PLANE_MAX];         /* directories of the host image */
         int empty_lower;                   /* an empty file system: the lowest of an image that is all layers; -1 until needed */
         char fingerprint[SHA256_HEX];
-        int init_image, helper_image;      /* sealed memfds */
+        int init_image, helper_image, launcher_image;      /* sealed memfds */
+        unsigned n_launching;              /* procs whose pid is not known yet */
+        bool no_launchers;
         struct child_report *reports;      /* shared memory, one slot a proc */
 };
 
@@ -167,7 +175,8 @@ void cell_end(struct spawn *sp, struct cell *c);               /* removes it; EV
 void cell_advance(struct spawn *sp, struct cell *c);           /* something it waits for has happened; may free it */
 void cell_check_oom(struct spawn *sp, struct cell *c);
 void cell_limit(struct spawn *sp, struct cell *c, enum limit_kind kind);
-bool cell_reaped(struct spawn *sp, pid_t pid, int status);     /* was it some cell's init? */
+struct cell *cell_of_pid(struct spawn *sp, pid_t pid);         /* whose init or launcher is it? */
+void cell_reaped(struct spawn *sp, struct cell *c, pid_t pid, int status);
 void cell_unmounted(struct spawn *sp, int wd);
 void cell_swept(struct spawn *sp, uint64_t handle);
 bool cells_tick(struct spawn *sp);                             /* true: call again in 100 ms */
@@ -213,16 +222,20 @@ struct exec_request {                      /* exec_spec as it came, checked */
 int op_exec(struct spawn *sp, struct message *m, struct fault *f);
 int op_exec_kill(struct spawn *sp, struct message *m, struct fault *f);
 int op_exec_signal(struct spawn *sp, struct message *m, struct fault *f);
-void execs_prepare(struct spawn *sp);      /* while idle: groups for the next ones */
+bool execs_prepare(struct spawn *sp);      /* while idle: groups and launchers for the next ones; true: there is more to do */
 void procs_release_held(struct spawn *sp, struct cell *c, bool frozen);
 int proc_new(struct spawn *sp, struct cell *c, struct proc **ret);
-bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *ru);
+struct proc *proc_of_pid(struct spawn *sp, pid_t pid);
+void proc_reaped(struct spawn *sp, struct proc *p, int status, const struct rusage *ru);
+/* It never came to be one. */
+void proc_failed(struct spawn *sp, struct proc *p, const char *step, int code);
 void proc_free(struct spawn *sp, struct proc *p);
 
 /* ---- groups.c ---- */
 void group_take(struct cell *c, struct proc *p, bool helper);  /* p->group and its name; -1 where there are none */
 void group_give(struct proc *p);
 void group_make_spare(struct cell *c);
+void groups_kill(struct cell *c);          /* all commands */
 void groups_release(struct cell *c);
 int freeze_start(struct spawn *sp, struct cell *c);
 void freeze_advance(struct spawn *sp, struct cell *c);
@@ -230,11 +243,21 @@ int op_freeze(struct spawn *sp, struct message *m, struct fault *f);
 int kill_others(struct spawn *sp, struct cell *c, const struct proc *spare);
 bool spare_is_alone(struct cell *c);
 
+/* ---- launch.c ---- */
+/* While idle: gives the sandbox a launcher if its next command is worth it. True: it took some time. */
+bool launcher_prepare(struct spawn *sp, struct cell *c);
+/* 1: the launcher has it; 0: it cannot do this one; -errno. */
+int launch(struct spawn *sp, struct cell *c, struct proc *p, const struct exec_request *x);
+void launcher_listen(struct spawn *sp, struct cell *c);        /* takes what it has said */
+void launcher_drop(struct spawn *sp, struct cell *c);          /* closes the socket: it ends */
+bool launcher_reaped(struct spawn *sp, struct cell *c, pid_t pid);
+
 /* ---- blank.c ---- */
 #define BLANKS_WANT 4
 int blanks_fill(struct spawn *sp);         /* makes one at most; how many are missing still */
 bool blank_claim(struct spawn *sp, struct cell *c);            /* parts for c, if its spec is a plain one and there is a blank */
-bool blank_reaped(struct spawn *sp, pid_t pid);                /* was it some blank's first process? */
+bool blank_is(struct spawn *sp, pid_t pid);                    /* is it some blank's first process? */
+void blank_reaped(struct spawn *sp, pid_t pid);
 void blanks_end(struct spawn *sp);
 
 /* ---- sweeper.c ---- */

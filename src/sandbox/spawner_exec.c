@@ -85,7 +85,7 @@ static void send_exited(struct spawn *sp, struct proc *p, const char *step, int 
         wire_put_u32(&b, (uint32_t)status);
         wire_put(&b, ru, sizeof *ru);
         wire_put_u32(&b, frozen);
-        spawner_send(sp, EV_EXITED, 0, p->handle, &b, NULL, 0);
+        spawner_send(sp, EV_EXITED, p->ref, p->handle, &b, NULL, 0);
 }
 
 static void proc_end(struct spawn *sp, struct proc *p, bool frozen) {
@@ -103,28 +103,40 @@ void procs_release_held(struct spawn *sp, struct cell *c, bool frozen) {
         }
 }
 
-bool proc_reaped(struct spawn *sp, pid_t pid, int status, const struct rusage *ru) {
+struct proc *proc_of_pid(struct spawn *sp, pid_t pid) {
         for (size_t i = 0; i < sp->procs.alloc; i++) {
                 struct proc *p = sp->procs.object[i];
-                if (!p || p->pid != pid)
-                        continue;
-                struct cell *c = p->cell;
-                /* Who reads "killed" should know why: the event of the same death may come after it. */
-                if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
-                        cell_check_oom(sp, c);
-                view_take(p);
-                p->pid = 0;
-                p->status = status;
-                p->usage = *ru;
-                p->held = p->freeze_at_end && c->state == CELL_READY && p->report->code == 0;
-                if (!p->held || c->freeze == FREEZE_STANDS)
-                        proc_end(sp, p, p->held);
-                else if (freeze_start(sp, c) < 0)
-                        procs_release_held(sp, c, false);      /* it is told that they did not stand */
-                cell_advance(sp, c);
-                return true;
+                if (p && p->pid == pid)
+                        return p;
         }
-        return false;
+        return NULL;
+}
+
+void proc_reaped(struct spawn *sp, struct proc *p, int status, const struct rusage *ru) {
+        struct cell *c = p->cell;
+        launcher_listen(sp, c);            /* why it did not execute, if so */
+        /* Who reads "killed" should know why: the event of the same death may come after it. */
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+                cell_check_oom(sp, c);
+        view_take(p);
+        p->pid = 0;
+        p->status = status;
+        p->usage = *ru;
+        p->held = p->freeze_at_end && c->state == CELL_READY && p->report->code == 0;
+        if (!p->held || c->freeze == FREEZE_STANDS)
+                proc_end(sp, p, p->held);
+        else if (freeze_start(sp, c) < 0)
+                procs_release_held(sp, c, false);      /* it is told that they did not stand */
+        cell_advance(sp, c);
+}
+
+void proc_failed(struct spawn *sp, struct proc *p, const char *step, int code) {
+        if (p->launching)
+                sp->n_launching--;
+        p->launching = false;
+        *p->report = (struct child_report){ .step = step, .code = code };
+        proc_end(sp, p, false);
+        timer_arm(sp, 1);      /* cells_tick sees whether that was what its sandbox waited for */
 }
 
 /* ---- start ---- */
@@ -134,13 +146,17 @@ static int base_view(struct spawn *sp, struct cell *c) {
         return c->base[PLANE_ROOT] < 0 ? cell_base(sp, c) : 0;
 }
 
-/* The next exec's, where there was one before. */
-void execs_prepare(struct spawn *sp) {
-        for (size_t i = 0; i < sp->cells.alloc; i++) {
+/* The next exec's, where there was one before. A launcher takes half a millisecond: one at a time. */
+bool execs_prepare(struct spawn *sp) {
+        bool more = false;
+        for (size_t i = 0; i < sp->cells.alloc && !more; i++) {
                 struct cell *c = sp->cells.object[i];
-                if (c && c->state == CELL_READY)
+                if (c && c->state == CELL_READY) {
                         group_make_spare(c);
+                        more = launcher_prepare(sp, c);
+                }
         }
+        return more;
 }
 
 static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_request *x, struct fault *f) {
@@ -194,7 +210,11 @@ int op_exec(struct spawn *sp, struct message *m, struct fault *f) {
         else {
                 group_take(c, p, x.helper);
                 p->freeze_at_end = x.freeze_at_end;
-                r = start(sp, c, p, &x, f);
+                p->ref = m->ref;
+                c->commands += !x.helper;
+                r = launch(sp, c, p, &x);
+                if (r == 0)
+                        r = start(sp, c, p, &x, f);
                 if (r < 0)
                         proc_free(sp, p);
                 else
@@ -210,6 +230,7 @@ int op_exec_kill(struct spawn *sp, struct message *m, struct fault *f) {
         if (!p)
                 return 0;      /* it has ended meanwhile: the event is on its way */
         struct cell *c = p->cell;
+        p->kill_wanted = true;             /* should it not be born yet */
         if (p->group >= 0 && cgroup_sub_kill(p->group) == 0)
                 return 0;
         /* Without a group of its own what it started cannot be told from what others did: all go. PID 1 takes all along. */
@@ -225,6 +246,9 @@ int op_exec_signal(struct spawn *sp, struct message *m, struct fault *f) {
         if (m->wire.bad || sig < 1 || sig > 64)
                 return fault_set(f, "signal", -EINVAL);
         struct proc *p = handle_get(&sp->procs, m->handle);
+        if (p && p->pid == 0 && p->launching)
+                launcher_listen(sp, p->cell);
+        p = handle_get(&sp->procs, m->handle);
         if (p && p->pid > 0)
                 kill(p->pid, (int)sig);    /* not reaped, so the number is still its own */
         return 0;

@@ -66,7 +66,7 @@ void cell_limit(struct spawn *sp, struct cell *c, enum limit_kind kind) {
         c->hit[kind] = true;
         _cleanup_buf_ struct buf b = BUF_INIT(16);
         wire_put_u32(&b, kind);
-        spawner_send(sp, EV_LIMIT, 0, c->handle, &b, NULL, 0);
+        spawner_send(sp, EV_LIMIT, c->ref, c->handle, &b, NULL, 0);
         /* The kernel killed one process of many: what is left of the run means nothing. Init stays, so that the facts can be
          * read and helpers run. */
         if (kind == LIMIT_MEMORY && c->state == CELL_READY) {
@@ -144,6 +144,7 @@ static int direct_proc(struct spawn *sp, struct cell *c, struct fault *f) {
         if (r < 0)
                 return fault_set(f, "make the exec", r);
         p->pid = c->init;
+        p->ref = c->ref;
         spawner_send(sp, EV_STARTED, c->ref, p->handle, NULL, NULL, 0);
         return 0;
 }
@@ -209,24 +210,30 @@ int op_create(struct spawn *sp, struct message *m, struct fault *f) {
 
 /* ---- end ---- */
 
-bool cell_reaped(struct spawn *sp, pid_t pid, int status) {
+struct cell *cell_of_pid(struct spawn *sp, pid_t pid) {
         for (size_t i = 0; i < sp->cells.alloc; i++) {
                 struct cell *c = sp->cells.object[i];
-                if (!c || c->init != pid)
-                        continue;
-                c->init = 0;
-                if (!c->facts_read)
-                        cell_read_facts(c);
-                if (c->state == CELL_READY) {
-                        c->state = c->direct ? CELL_DYING : CELL_ENDED;
-                        c->gone_wanted |= c->direct;   /* nothing more can be asked of it: it goes by itself */
-                }
-                /* A single command is an exec too, and is told first; unless it never came to be one. */
-                if (c->n_procs == 0 || !c->direct)
-                        cell_advance(sp, c);
-                return true;
+                if (c && (c->init == pid || c->launcher == pid))
+                        return c;
         }
-        return false;
+        return NULL;
+}
+
+void cell_reaped(struct spawn *sp, struct cell *c, pid_t pid, int status) {
+        if (launcher_reaped(sp, c, pid)) {
+                cell_advance(sp, c);
+                return;
+        }
+        c->init = 0;
+        if (!c->facts_read)
+                cell_read_facts(c);
+        if (c->state == CELL_READY) {
+                c->state = c->direct ? CELL_DYING : CELL_ENDED;
+                c->gone_wanted |= c->direct;   /* nothing more can be asked of it: it goes by itself */
+        }
+        /* A single command is an exec too, and is told first; unless it never came to be one. */
+        if (c->n_procs == 0 || !c->direct)
+                cell_advance(sp, c);
 }
 
 void cell_unmounted(struct spawn *sp, int wd) {
@@ -343,14 +350,14 @@ static void finish_kill(struct spawn *sp, struct cell *c) {
         if (!c->kill_answered || c->n_procs > 0)
                 return;
         c->killing = false;
-        spawner_send(sp, EV_KILLED, 0, c->handle, NULL, NULL, 0);
+        spawner_send(sp, EV_KILLED, c->ref, c->handle, NULL, NULL, 0);
 }
 
 void cell_advance(struct spawn *sp, struct cell *c) {
         freeze_advance(sp, c);
         if (c->killing && (c->state == CELL_READY || c->init == 0 || c->sparing))
                 finish_kill(sp, c);
-        if (c->state == CELL_READY || c->state == CELL_MAKING || c->init > 0 || c->n_procs > 0 || c->job)
+        if (c->state == CELL_READY || c->state == CELL_MAKING || c->init > 0 || c->launcher > 0 || c->n_procs > 0 || c->job)
                 return;
         if (c->killing) {
                 c->kill_answered = true;
@@ -437,6 +444,13 @@ int op_kill_all(struct spawn *sp, struct message *m, struct fault *f) {
         }
         c->killing = true;
         c->kill_answered = false;
+        /* Those on their way from the launcher are nobody's yet that init may kill. */
+        for (size_t i = 0; i < sp->procs.alloc && sp->n_launching > 0; i++) {
+                struct proc *p = sp->procs.object[i];
+                if (p && p->cell == c && p->launching)
+                        p->kill_wanted = true;
+        }
+        groups_kill(c);
         if (write(c->control.fd, "K", 1) != 1)
                 return fault_set(f, "ask init", -errno);
         return 0;

@@ -50,14 +50,14 @@ static void what_is_typed_arrives_and_interrupts(void **state) {
         struct streamed s;
         const struct sandbox_spec spec = session_spec();
         box_create(*state, &b, &spec);
-        stream_start(&b, &s, "trap 'echo caught' INT; echo ready; read line; echo got $line; sleep 1000; echo over", with_terminal);
+        stream_start(&b, &s, "trap 'echo caught; exit 3' INT; echo ready; read line; echo got $line; while :; do sleep 0.01; done", with_terminal);
         until_text(*state, &s, "ready");
         say(&s, "hello\n");
         until_text(*state, &s, "got hello");
         say(&s, "\003");
-        until_text(*state, &s, "caught");
         fixture_until(*state, &s.run.exited);
-        assert_non_null(strstr(buf_str(&s.text[1]), "over"));
+        assert_non_null(strstr(buf_str(&s.text[1]), "caught"));
+        assert_int_equal(WEXITSTATUS(s.run.end.status), 3);
         stream_release(&s);
         box_destroy(&b);
 }
