@@ -20,6 +20,7 @@
 #define TASK_WAIT_MAX_S 300            /* ?wait= is cut to this */
 #define TASK_BATCH_MAX 1000            /* tasks of one batch */
 #define TASK_BODY_MAX (400u << 20)     /* bytes of one request, in its canonical form */
+#define TASK_INLINE_MAX (256u << 10)   /* bytes of a body that is decoded on the loop's thread; a bigger one in the pool */
 #define TASK_RECORD_MAX (512u << 20)   /* bytes of one record */
 
 const struct http_route *executor_routes(size_t *ret_n);

@@ -3,19 +3,26 @@
 #include <string.h>
 
 #include "api/executor_internal.h"
+#include "score/request.h"
 
 struct item {
         struct batch *batch;
         struct prepared p;
-        bool done;
+        int x;                         /* what came of decoding */
         char id[37];                   /* accepted */
         const char *code;              /* refused */
         char *error;
 };
 struct batch {
+        uv_work_t work;
+        struct api *a;
         struct http_request *r;        /* NULL: the client is gone */
+        const struct score_defaults *defaults;
+        struct http_body_hold *hold;   /* while the pool decodes it */
+        const char *body; size_t body_len;
+        int x; struct error e;         /* what came of decoding the whole */
         size_t n, waiting;
-        struct item items[];
+        struct item *items;
 };
 
 static void put_item(struct json_writer *w, const struct item *it) {
@@ -45,22 +52,28 @@ static void batch_answer(struct batch *b) {
         reply_buf(b->r, 202, json_finish(&w), &body);
 }
 
+static void batch_free(struct batch *b) {
+        for (size_t i = 0; i < b->n; i++) {
+                prepared_release(&b->items[i].p);
+                free(b->items[i].error);
+        }
+        free(b->items);
+        free(b);
+}
+
 /* One of the things that the batch waits for has ended; the last one answers. */
 static void batch_step(struct batch *b) {
         if (--b->waiting > 0)
                 return;
         if (b->r)
                 batch_answer(b);
-        for (size_t i = 0; i < b->n; i++) {
-                prepared_release(&b->items[i].p);
-                free(b->items[i].error);
-        }
-        free(b);
+        batch_free(b);
 }
 
 static void item_refused(struct item *it, int r, const char *text) {
         it->code = fault_of_errno(r).code;
-        it->error = strdup(text);
+        if (!it->error)
+                it->error = strdup(text);
 }
 
 static void item_done(int r, const char *id, void *user) {
@@ -79,51 +92,95 @@ static void batch_closed(void *user) {
         ((struct batch *)user)->r = NULL;
 }
 
-static void batch_add(struct api *a, struct batch *b, const struct json *task) {
-        struct item *it = &b->items[b->n++];
+static void item_go_on(struct batch *b, struct item *it) {
         struct error e;
-        it->batch = b;
-        int r = executor_prepare(a, task, NULL, &it->p, &e);
+        int r = it->x < 0 ? it->x : executor_check(b->a, &it->p, &e);
         if (r < 0) {
-                item_refused(it, r, e.text);
+                item_refused(it, r, it->x < 0 ? fault_text(r) : e.text);
                 return;
         }
         b->waiting++;
-        r = executor_submit(a, &it->p, item_done, it);
+        r = executor_submit(b->a, &it->p, item_done, it);
         if (r < 0)
                 item_done(r, NULL, it);
 }
 
-/* The list of tasks, or the answer is given and false returned. */
-static bool batch_tasks(struct http_request *r, const struct json *object, struct json *ret) {
+/* Decoded. Whoever has gone by now was promised nothing, and the engine may be gone with him. */
+static void batch_go_on(struct batch *b) {
+        if (!b->r || b->x < 0) {
+                if (b->r) {
+                        http_on_close(b->r, NULL, NULL);
+                        reply_error(b->r, fault_of_errno(b->x), b->x == -ENOMEM ? fault_text(b->x) : b->e.text);
+                }
+                batch_free(b);
+                return;
+        }
+        b->waiting = 1;                /* this function itself: nothing answers before all are handed over */
+        for (size_t i = 0; i < b->n; i++)
+                item_go_on(b, &b->items[i]);
+        batch_step(b);
+}
+
+/* ---- decoding: any thread -------------------------------------------------------------------------------------------------- */
+
+static int batch_tasks(const struct json *object, struct json *ret, struct error *e) {
         struct json v;
         if (!json_get(object, "tasks", &v) || v.type == JSON_NULL)
-                reply_error(r, fault_of_errno(-EINVAL), "Missing required fields: ['tasks']");
-        else if (v.type != JSON_ARRAY)
-                reply_error(r, fault_of_errno(-EINVAL), "Invalid value for 'tasks': expected a list of objects");
-        else if (json_count(&v) > TASK_BATCH_MAX)
-                reply_error(r, fault_of_errno(-EINVAL), "Invalid value for 'tasks': too many items");
-        else {
-                *ret = v;
-                return true;
-        }
-        return false;
+                return error_say(e, -EINVAL, "Missing required fields: ['tasks']");
+        if (v.type != JSON_ARRAY)
+                return error_say(e, -EINVAL, "Invalid value for 'tasks': expected a list of objects");
+        if (json_count(&v) > TASK_BATCH_MAX)
+                return error_say(e, -EINVAL, "Invalid value for 'tasks': too many items");
+        *ret = v;
+        return 0;
 }
+
+static void batch_decode(struct batch *b) {
+        struct json object, tasks, task;
+        struct error e;
+        if (json_parse(b->body, b->body_len, &object, NULL) < 0 || object.type != JSON_OBJECT)
+                b->x = error_say(&b->e, -EINVAL, SCORE_BODY_NOT_JSON);
+        else
+                b->x = batch_tasks(&object, &tasks, &b->e);
+        if (b->x == 0 && !(b->items = calloc(json_count(&tasks) + 1, sizeof b->items[0])))
+                b->x = -ENOMEM;
+        if (b->x < 0)
+                return;
+        for (struct json_iter it = json_iter(&tasks); json_next_item(&it, &task);) {
+                struct item *item = &b->items[b->n++];
+                item->batch = b;
+                item->x = executor_decode(b->defaults, &task, NULL, &item->p, &e);
+                if (item->x < 0)
+                        item->error = strdup(e.text);
+        }
+}
+
+static void batch_work(uv_work_t *w) {
+        struct batch *b = container_of(w, struct batch, work);
+        batch_decode(b);
+        b->hold = http_body_release(b->hold);
+}
+
+static void batch_worked(uv_work_t *w, int status) { batch_go_on(container_of(w, struct batch, work)); }
 
 void executor_post_batch(struct http_request *r, void *user) {
         struct api *a = user;
-        struct json object, tasks, task;
-        if (!executor_body(r, &object) || !batch_tasks(r, &object, &tasks))
-                return;
-        struct batch *b = calloc(1, sizeof *b + json_count(&tasks) * sizeof b->items[0]);
+        struct batch *b = calloc(1, sizeof *b);
         if (!b) {
                 reply_error(r, fault_of_errno(-ENOMEM), fault_text(-ENOMEM));
                 return;
         }
-        b->r = r;
-        b->waiting = 1;                /* this function itself: nothing answers before all are handed over */
+        *b = (struct batch){ .a = a, .r = r, .defaults = engine_defaults(a->engine) };
         http_on_close(r, batch_closed, b);
-        for (struct json_iter it = json_iter(&tasks); json_next_item(&it, &task);)
-                batch_add(a, b, &task);
-        batch_step(b);
+        bool big = http_body_len(r) > TASK_INLINE_MAX;
+        int x = big ? http_body_hold(r, &b->hold, &b->body, &b->body_len) : http_body(r, &b->body, &b->body_len);
+        if (x < 0) {
+                b->x = x == -ENOMEM ? x : error_say(&b->e, -EIO, "%s", fault_text(-EIO));
+                batch_go_on(b);
+        } else if (big) {
+                ASSERT(uv_queue_work(a->loop, &b->work, batch_work, batch_worked) == 0);
+        } else {
+                batch_decode(b);
+                batch_go_on(b);
+        }
 }

@@ -3,17 +3,24 @@
 #include "api/executor.h"
 #include "api/fields.h"
 #include "api/reply.h"
+#include "base/hash.h"
 
 /* A task that was decoded and found good, ready for engine_submit. */
 struct prepared {
         struct envelope envelope;
         struct buf body;               /* canonical JSON, without the credentials of repo_url */
         char *secret_url;              /* repo_url with them; NULL without */
+        char body_hash[SHA256_HEX];    /* of the body */
         char *source;                  /* repo_url without credentials, for the log */
+        char *repo_url, *base_commit;  /* for executor_check; no repo_url: nothing to check */
 };
 void prepared_release(struct prepared *p);
 /* -EINVAL, -EOPNOTSUPP, -E2BIG, -ENOMEM; the text is the wire's. */
-int executor_prepare(struct api *a, const struct json *object, const char *header_key, struct prepared *ret, struct error *e);
+int executor_decode(const struct score_defaults *defaults, const struct json *object, const char *header_key, struct prepared *ret,
+                    struct error *e);                  /* any thread */
+int executor_check(struct api *a, const struct prepared *p, struct error *e);         /* may this repository be named? */
+int executor_prepare(struct api *a, const struct json *object, struct prepared *ret, struct error *e);        /* both */
+/* `p` must stay until `done`. */
 int executor_submit(struct api *a, const struct prepared *p, engine_submitted done, void *user);
 void executor_log_accepted(const char *id, const struct prepared *p, bool repeated);
 /* The body as a JSON object, or the answer is given and false returned. */

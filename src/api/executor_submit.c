@@ -1,88 +1,15 @@
 /* POST /task/submit. The body is checked whole before anything is kept; then the engine puts it on disk, and only then the
- * client is told. The client may be gone by that time: the task stays accepted. */
+ * client is told. The client may be gone by that time: the task stays accepted. A big body is decoded in the pool. */
 #include <string.h>
 
 #include "api/executor_internal.h"
 #include "base/log.h"
-#include "base/redact.h"
 #include "score/request.h"
-
-void prepared_release(struct prepared *p) {
-        envelope_release(&p->envelope);
-        buf_release(&p->body);
-        secret_free(TAKE_PTR(p->secret_url));
-        free(p->source);
-        p->source = NULL;
-}
-
-static char *redacted(const char *url) {
-        _cleanup_buf_ struct buf b = BUF_INIT(2 * REQUEST_URL_MAX);
-        return redact_url(url, &b) < 0 ? NULL : buf_steal(&b);
-}
-
-/* The store says "repo_url: why"; the surface says it as it says all faults. */
-static int check_source(struct api *a, const struct score_request *q, struct error *e) {
-        static const char *const fields[] = { "repo_url", "base_commit" };
-        struct error why;
-        if (q->tree == SOURCE_IMAGE && !q->repo_url[0])
-                return 0;
-        int r = engine_check_source(a->engine, q->repo_url, q->base_commit, &why);
-        if (r == 0)
-                return 0;
-        for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-                size_t n = strlen(fields[i]);
-                if (strncmp(why.text, fields[i], n) == 0 && strncmp(why.text + n, ": ", 2) == 0)
-                        return error_say(e, r, "Invalid value for '%s': %s", fields[i], why.text + n + 2);
-        }
-        return error_say(e, r, "%s", why.text);
-}
-
-static int check_request(struct api *a, const struct json *object, char **ret_source, struct error *e) {
-        struct score_request q;
-        int r = score_request_decode(object, FIELDS_CHECK, engine_defaults(a->engine), &q, e);
-        if (r < 0)
-                return r;
-        r = check_source(a, &q, e);
-        if (r == 0 && !(*ret_source = redacted(q.repo_url)))
-                r = error_set(e, -ENOMEM, "decode request");
-        score_request_release(&q);
-        return r;
-}
-
-int executor_prepare(struct api *a, const struct json *object, const char *header_key, struct prepared *ret, struct error *e) {
-        struct prepared p = { .body = BUF_INIT(TASK_BODY_MAX) };
-        int r = object->type == JSON_OBJECT ? 0 : error_say(e, -EINVAL, SCORE_BODY_NOT_JSON);
-        if (r == 0)
-                r = envelope_decode(object, header_key, &p.envelope, e);
-        if (r == 0)
-                r = check_request(a, object, &p.source, e);
-        if (r == 0) {
-                /* Room for all of it at once: growing a big body by doubling would hold it twice. */
-                if (object->n < p.body.limit)
-                        r = buf_reserve(&p.body, object->n);
-                if (r == 0)
-                        r = json_canonical_buf(object, &p.body);
-                if (r == 0)
-                        r = score_request_hide(&p.body, &p.secret_url);
-                if (r == -ENOSPC || r == -E2BIG)
-                        r = error_say(e, -E2BIG, "%s", fault_text(-E2BIG));
-                else if (r == -ERANGE)
-                        r = error_say(e, -EINVAL, SCORE_BODY_NOT_JSON);   /* a number that nobody could hold */
-                else if (r < 0)
-                        error_set(e, r, "decode request");
-        }
-        if (r < 0) {
-                prepared_release(&p);
-                return r;
-        }
-        *ret = p;
-        return 0;
-}
 
 int executor_submit(struct api *a, const struct prepared *p, engine_submitted done, void *user) {
         struct engine_submission s = {
                 .body = buf_str(&p->body), .body_len = p->body.len, .tenant = p->envelope.tenant, .priority = p->envelope.priority,
-                .idempotency_key = p->envelope.idempotency_key, .secret_url = p->secret_url,
+                .idempotency_key = p->envelope.idempotency_key, .secret_url = p->secret_url, .body_hash = p->body_hash,
         };
         return engine_submit(a->engine, &s, done, user);
 }
@@ -107,10 +34,32 @@ bool executor_body(struct http_request *r, struct json *ret) {
         return false;
 }
 
-struct submit { struct http_request *r; /* NULL: the client is gone */ struct prepared p; };
+struct submit {
+        uv_work_t work;
+        struct api *a;
+        struct http_request *r;                /* NULL: the client is gone */
+        const struct score_defaults *defaults;
+        struct http_body_hold *hold;           /* while the pool decodes it */
+        const char *body; size_t n;
+        char *key;                             /* Idempotency-Key */
+        int x; struct error e;                 /* what came of decoding */
+        struct prepared p;
+};
+
+static void submit_free(struct submit *s) {
+        prepared_release(&s->p);
+        free(s->key);
+        free(s);
+}
 
 static void submit_closed(void *user) {
         ((struct submit *)user)->r = NULL;
+}
+
+static void submit_fault(struct submit *s, int r, const char *text) {
+        http_on_close(s->r, NULL, NULL);
+        reply_error(s->r, fault_of_errno(r), r == -ENOMEM ? fault_text(r) : text);
+        submit_free(s);
 }
 
 static void submit_answer(struct submit *s, int r, const char *id) {
@@ -131,26 +80,62 @@ static void submit_done(int r, const char *id, void *user) {
                 http_on_close(s->r, NULL, NULL);
                 submit_answer(s, r, id);
         }
-        prepared_release(&s->p);
-        free(s);
+        submit_free(s);
 }
+
+/* Decoded. Whoever has gone by now was promised nothing, and the engine may be gone with him. */
+static void submit_go_on(struct submit *s) {
+        if (!s->r) {
+                submit_free(s);
+                return;
+        }
+        if (s->x == 0)
+                s->x = executor_check(s->a, &s->p, &s->e);
+        if (s->x < 0) {
+                submit_fault(s, s->x, s->e.text);
+                return;
+        }
+        int x = executor_submit(s->a, &s->p, submit_done, s);
+        if (x < 0)
+                submit_done(x, NULL, s);
+}
+
+static void submit_decode(struct submit *s) {
+        struct json object;
+        if (json_parse(s->body, s->n, &object, NULL) < 0 || object.type != JSON_OBJECT)
+                s->x = error_say(&s->e, -EINVAL, SCORE_BODY_NOT_JSON);
+        else
+                s->x = executor_decode(s->defaults, &object, s->key, &s->p, &s->e);
+}
+
+static void submit_work(uv_work_t *w) {
+        struct submit *s = container_of(w, struct submit, work);
+        submit_decode(s);
+        s->hold = http_body_release(s->hold);
+}
+
+static void submit_worked(uv_work_t *w, int status) { submit_go_on(container_of(w, struct submit, work)); }
 
 void executor_post_submit(struct http_request *r, void *user) {
         struct api *a = user;
-        struct json object;
-        struct error e;
-        if (!executor_body(r, &object))
-                return;
+        const char *key = http_header(r, "Idempotency-Key");
         struct submit *s = calloc(1, sizeof *s);
-        int x = s ? executor_prepare(a, &object, http_header(r, "Idempotency-Key"), &s->p, &e) : error_set(&e, -ENOMEM, "decode request");
-        if (x < 0) {
+        if (s)
+                *s = (struct submit){ .a = a, .r = r, .defaults = engine_defaults(a->engine), .key = key ? strdup(key) : NULL };
+        if (!s || (key && !s->key)) {
                 free(s);
-                reply_error(r, fault_of_errno(x), x == -ENOMEM ? fault_text(x) : e.text);
+                reply_error(r, fault_of_errno(-ENOMEM), fault_text(-ENOMEM));
                 return;
         }
-        s->r = r;
         http_on_close(r, submit_closed, s);
-        x = executor_submit(a, &s->p, submit_done, s);
-        if (x < 0)
-                submit_done(x, NULL, s);
+        bool big = http_body_len(r) > TASK_INLINE_MAX;
+        int x = big ? http_body_hold(r, &s->hold, &s->body, &s->n) : http_body(r, &s->body, &s->n);
+        if (x < 0) {
+                submit_fault(s, x == -ENOMEM ? x : -EIO, fault_text(-EIO));
+        } else if (big) {
+                ASSERT(uv_queue_work(a->loop, &s->work, submit_work, submit_worked) == 0);
+        } else {
+                submit_decode(s);
+                submit_go_on(s);
+        }
 }

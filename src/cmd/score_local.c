@@ -163,7 +163,7 @@ static void submit(struct local *l) {
         struct json object;
         int r = json_parse(l->run->request, l->run->request_len, &object, l->e);
         if (r == 0)
-                r = executor_prepare(&l->api, &object, NULL, &l->prepared, l->e);
+                r = executor_prepare(&l->api, &object, &l->prepared, l->e);
         if (r == 0) {
                 r = executor_submit(&l->api, &l->prepared, submitted, l);
                 if (r < 0)

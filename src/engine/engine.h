@@ -42,7 +42,8 @@ int engine_check_source(struct engine *en, const char *repo_url, const char *com
  * with -ENOMEM, and then `done` does not run. */
 typedef void (*engine_submitted)(int r, const char *id, void *user);
 struct engine_submission {
-        const char *body; size_t body_len;     /* stored: without credentials, see score_request_hide */
+        const char *body; size_t body_len;     /* stored: without credentials, see score_request_hide. Not copied: it must stay until `done` */
+        const char *body_hash;                 /* SHA-256 of it, hex; NULL: not known yet */
         const char *secret_url;                /* what it took out of the body; kept in memory only. NULL without */
         const char *tenant;
         int priority;

@@ -272,7 +272,11 @@ static void submission_free(struct submission *s) {
 static int hash_request(const struct tasks *ts, const struct engine_submission *sub, char ret[static SHA256_HEX]) {
         char url_hash[SHA256_HEX];
         struct sha256 h;
-        int r = sha256_hex(sub->body, sub->body_len, ret);
+        int r = 0;
+        if (sub->body_hash)
+                memcpy(ret, sub->body_hash, SHA256_HEX);
+        else
+                r = sha256_hex(sub->body, sub->body_len, ret);
         if (r < 0 || !sub->secret_url)
                 return r;
         r = sha256_init(&h);
@@ -381,7 +385,7 @@ int tasks_submit(struct tasks *ts, const struct engine_submission *sub, engine_s
         if (r == 0) {
                 struct ledger_job job = {
                         .id = s->task->id, .kind = TASK_KIND, .tenant = s->tenant, .priority = s->priority, .body = sub->body,
-                        .body_len = sub->body_len, .idempotency_key = s->key, .body_hash = s->hash, .created_ms = wall_ms(),
+                        .body_len = sub->body_len, .body_stays = true, .idempotency_key = s->key, .body_hash = s->hash, .created_ms = wall_ms(),
                 };
                 r = ledger_insert(ts->cfg.ledger, &job, 1, inserted, s);
         }

@@ -188,7 +188,7 @@ int ledger_insert(struct ledger *l, const struct ledger_job *jobs, size_t n, led
         for (size_t i = 0; i < n; i++) {
                 const struct ledger_job *j = &jobs[i];
                 blobs += j->body_len;
-                strings += room(j->id) + room(j->kind) + room(j->tenant) + room(j->idempotency_key) + room(j->body_hash) + j->body_len + 1;
+                strings += room(j->id) + room(j->kind) + room(j->tenant) + room(j->idempotency_key) + room(j->body_hash) + (j->body_stays ? 0 : j->body_len + 1);
         }
         if (l->pending_bytes > 0 && l->pending_bytes + blobs > LEDGER_PENDING_MAX)
                 return -EAGAIN;
@@ -201,7 +201,7 @@ int ledger_insert(struct ledger *l, const struct ledger_job *jobs, size_t n, led
                 const struct ledger_job *j = &jobs[i];
                 q->jobs[i] = (struct ledger_job){
                         .id = put_str(&at, j->id), .kind = put_str(&at, j->kind), .tenant = put_str(&at, j->tenant),
-                        .priority = j->priority, .body = put(&at, j->body ? j->body : "", j->body_len), .body_len = j->body_len,
+                        .priority = j->priority, .body = j->body_stays ? j->body : put(&at, j->body ? j->body : "", j->body_len), .body_len = j->body_len,
                         .idempotency_key = put_str(&at, j->idempotency_key), .body_hash = put_str(&at, j->body_hash),
                         .created_ms = j->created_ms,
                 };

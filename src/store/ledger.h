@@ -7,7 +7,7 @@
  * refused with -ENOSPC; for everything else (what runs must be recorded) the ballast is freed and the write tried again. The
  * ballast is made again when there is room for it above the mark.
  *
- * Threads: calls and callbacks on the loop's thread; the writer thread is private. Ownership: strings are copied.
+ * Threads: calls and callbacks on the loop's thread; the writer thread is private. Ownership: strings are copied, but for a body that stays.
  * Errors, all as `r` of `done`: -ENOSPC the disk is full, -EIO, -ENOMEM, -EFBIG a body or record over what SQLite holds
  * (1,000,000,000 bytes), and those named below. A call itself fails only with -ENOMEM or -EAGAIN (LEDGER_PENDING_MAX);
  * then `done` does not run. */
@@ -35,6 +35,7 @@ struct ledger_job {
         const char *tenant;            /* labels.tenant, "" without */
         int priority;
         const char *body; size_t body_len;   /* request, JSON */
+        bool body_stays;               /* until `done`: it is not copied */
         const char *idempotency_key;   /* NULL without */
         const char *body_hash;         /* 64 hex, of the canonical request: tells a repeat from a conflict; NULL without a key */
         int64_t created_ms;            /* wall */

@@ -31,6 +31,15 @@ int http_body(struct http_request *r, const char **ret_data, size_t *ret_len) {
         *ret_len = r->body_len;
         return 0;
 }
+struct http_body_hold { int unused; };
+int http_body_hold(struct http_request *r, struct http_body_hold **ret, const char **ret_data, size_t *ret_len) {
+        *ret = calloc(1, sizeof **ret);
+        return *ret ? http_body(r, ret_data, ret_len) : -ENOMEM;
+}
+struct http_body_hold *http_body_release(struct http_body_hold *h) {
+        free(h);
+        return NULL;
+}
 void http_respond(struct http_request *r, int status, const char *type, const char *body, size_t n) {
         assert_string_equal(type, "application/json");
         r->answers++;

@@ -134,6 +134,71 @@ static void a_client_that_left_stays_accepted(void **state) {
         assert_int_equal(fake.submits, 1);
 }
 
+/* A body that goes to the pool: `rest` is what follows its big member. */
+static struct http_request post_big(const char *before, const char *rest) {
+        size_t n = TASK_INLINE_MAX + 1000;
+        char *body = NULL, *fill = malloc(n + 1);
+        memset(fill, 'x', n);
+        fill[n] = 0;
+        assert_true(asprintf(&body, "%s\"patch\":\"%s\"%s", before, fill, rest) > 0);
+        free(fill);
+        return post(body);
+}
+
+static void forget_big(struct http_request *r) {
+        free((char *)(uintptr_t)r->body);
+        forget(r);
+}
+
+static void a_big_body_is_decoded_in_the_pool(void **state) {
+        uv_loop_t loop;
+        assert_int_equal(uv_loop_init(&loop), 0);
+        api.loop = &loop;
+        struct http_request r = post_big("{" LEAST ",", ",\"idempotency_key\":\"k\"}");
+        executor_post_submit(&r, &api);
+        assert_int_equal(fake.submits + r.answers, 0);
+        uv_run(&loop, UV_RUN_DEFAULT);
+        assert_int_equal(fake.submits, 1);
+        assert_true(strlen(fake.last_body) > TASK_INLINE_MAX);
+        assert_string_equal(fake.last_key, "k");
+        fake_run();
+        check(&r, 202, "{\"task_id\":\"" FAKE_ID "\",\"status\":\"pending\"}");
+        forget_big(&r);
+
+        r = post_big("{", ",\"test_command\":\"x\"}");                    /* what is wrong with it is said as of any other */
+        executor_post_submit(&r, &api);
+        uv_run(&loop, UV_RUN_DEFAULT);
+        check(&r, 400, "{\"error\":\"Missing required fields: ['repo_url']\"}");
+        forget_big(&r);
+
+        r = post_big("{\"tasks\":[{" LEAST ",", "},7]}");
+        fake.submits = 0;
+        executor_post_batch(&r, &api);
+        assert_int_equal(fake.submits, 0);
+        uv_run(&loop, UV_RUN_DEFAULT);
+        fake_run();
+        check(&r, 202, "{\"tasks\":[{\"task_id\":\"" FAKE_ID "\",\"status\":\"pending\"},{\"error\":\"Request body must be valid JSON\"}]}");
+        forget_big(&r);
+        assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+static void a_client_that_leaves_while_its_body_is_decoded_was_promised_nothing(void **state) {
+        uv_loop_t loop;
+        assert_int_equal(uv_loop_init(&loop), 0);
+        api.loop = &loop;
+        void (*const calls[])(struct http_request *, void *) = { executor_post_submit, executor_post_batch };
+        for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+                struct http_request r = i == 0 ? post_big("{" LEAST ",", "}") : post_big("{\"tasks\":[{" LEAST ",", "}]}");
+                const char *body = r.body;
+                calls[i](&r, &api);
+                hang_up(&r);
+                uv_run(&loop, UV_RUN_DEFAULT);
+                assert_int_equal(r.answers + fake.submits, 0);
+                free((char *)(uintptr_t)body);
+        }
+        assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 static void batch_answers_in_order(void **state) {
         struct http_request r = post("{\"tasks\":[{" LEAST "},{},7,{" LEAST ",\"control\":\"auto\"},{" LEAST "}]}");
         executor_post_batch(&r, &api);
@@ -392,6 +457,7 @@ int main(void) {
                 T(submit_answers_once_it_is_on_disk), T(the_stored_body_is_canonical), T(bodies_that_are_no_objects_are_refused),
                 T(faults_speak_the_wires_dialect), T(null_is_absence_everywhere), T(the_engines_answers_have_their_status),
                 T(a_repeat_gets_the_same_answer), T(header_and_field_of_the_key_must_agree), T(a_client_that_left_stays_accepted),
+                T(a_big_body_is_decoded_in_the_pool), T(a_client_that_leaves_while_its_body_is_decoded_was_promised_nothing),
                 T(batch_answers_in_order), T(batch_says_what_the_engine_refused), T(batch_needs_a_list), T(a_batch_without_its_client_is_still_taken),
                 T(status_of_each_state), T(an_unknown_id_is_404), T(result_comes_when_it_is_there), T(waiting_answers_when_the_task_ends),
                 T(waiting_ends_with_the_time), T(waiting_for_a_deleted_task_is_404), T(a_waiter_that_left_is_forgotten), T(wait_is_seconds),

@@ -75,7 +75,7 @@ static void bench_open(struct bench *b, size_t running_max, size_t queued_max, u
         fixture_open(&b->f);
         score_defaults_init(&b->defaults);
         struct tasks_config cfg = {
-                .loop = &b->f.loop, .ledger = b->f.l, .runner = { fake_start, fake_cancel, b }, .defaults = &b->defaults,
+                .loop = &b->f.loop, .ledger = b->f.l, .runner = { fake_start, fake_cancel, b }, .log_urls = true, .defaults = &b->defaults,
                 .running_max = running_max, .queued_max = queued_max, .max_age_ms = max_age_ms, .runs_dirfd = b->runs_dirfd,
                 .fatal = on_fatal, .user = b,
         };
