@@ -14,7 +14,7 @@ MAY_USE = {
     "sandbox": {"base", "egress", "helper"},
     "store": {"base", "archive", "egress", "sandbox"},
     "registry": {"base", "sandbox", "store"},
-    "build": {"base", "egress", "sandbox", "store", "registry"},
+    "build": {"base", "archive", "egress", "sandbox", "store", "registry"},
     "fleet": {"base", "store"},
     "score": {"base", "egress", "sandbox", "store"},
     "session": {"base", "egress", "sandbox", "store"},
@@ -23,7 +23,7 @@ MAY_USE = {
     "engine": {"base", "egress", "sandbox", "store", "registry", "build", "fleet", "score", "session", "rlm"},
     "api": {"base", "egress", "sandbox", "store", "registry", "build", "fleet", "score", "session", "rlm", "engine", "http"},
     # The static helper links the pure parts of scoring (patches) into a program of its own.
-    "helper": {"base", "archive", "sandbox", "score"},
+    "helper": {"base", "archive", "build", "sandbox", "score"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z]+)/', re.M)
 

@@ -8,6 +8,8 @@
 
 static const struct helper_verb verbs[] = {
         { "apply", verb_apply },
+        { "copy-out", verb_copy_out },
+        { "look", verb_look },
         { "read-file", verb_read_file },
         { "remove-tree", verb_remove_tree },
         { "true", verb_true },

@@ -25,3 +25,7 @@ int verb_wait(int argc, char **argv);
 int verb_true(int argc, char **argv);
 /* unpack [target=DIR] [plain] [diff-id=HEX] [entries=N] [stream=BYTES] [uid=N gid=N]: see unpack.c. */
 int verb_unpack(int argc, char **argv);
+/* copy-out [top=DIR] ... -- SOURCE...: see copy_out.c. */
+int verb_copy_out(int argc, char **argv);
+/* look [user=USER[:GROUP]] [path=PATH]: see look.c. */
+int verb_look(int argc, char **argv);

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -9,7 +10,8 @@ struct box {
         struct sandbox *sandbox;
         char **argv, **env, *cwd;
         uint64_t timeout_ms;
-        bool both, decided;
+        bool both, helper, decided;
+        int fd;                            /* -1 without */
         struct output_capture out, err;
         struct box_result result;
         box_done done;
@@ -22,6 +24,7 @@ static void box_free(struct box *b) {
         strv_free(b->argv);
         strv_free(b->env);
         free(b->cwd);
+        fd_close(b->fd);
         capture_release(&b->out);
         capture_release(&b->err);
         free(b);
@@ -67,10 +70,15 @@ static void ready(struct sandbox *s, void *user) {
         struct box *b = user;
         struct error e = { 0 };
         struct exec_spec x = { .argv = (const char *const *)b->argv, .env = (const char *const *)b->env, .cwd = b->cwd, .stdin_fd = -1,
-                               .out = b->both ? &b->err : &b->out, .err = &b->err, .timeout_ms = b->timeout_ms };
+                               .out = b->both ? &b->err : &b->out, .err = &b->err, .timeout_ms = b->timeout_ms, .helper = b->helper };
+        const struct exec_fd given = { .fd = b->fd, .target = HELPER_FIRST_FREE_FD };
         struct sandbox_exec *exec;
         if (b->decided)
                 return;                          /* cancelled meanwhile: it is being destroyed */
+        if (b->fd >= 0) {
+                x.fds = &given;
+                x.n_fds = 1;
+        }
         if (sandbox_exec(s, &x, exited, b, &exec, &e) < 0) {
                 fail(b, &e);
                 sandbox_destroy(s);
@@ -113,11 +121,15 @@ int box_start(struct spawner *sp, const struct box_spec *spec, box_done done, vo
                 return error_set(e, -ENOMEM, "start a command");
         b->timeout_ms = spec->timeout_ms;
         b->both = spec->both;
+        b->helper = spec->helper;
+        b->fd = -1;
         b->done = done;
         b->user = user;
         int r = copy_list(spec->argv, &b->argv);
         r = r ? r : copy_list(spec->env, &b->env);
         r = r ? r : (b->cwd = strdup(spec->cwd)) ? 0 : -ENOMEM;
+        if (r == 0 && spec->helper && spec->fd >= 0 && (b->fd = fcntl(spec->fd, F_DUPFD_CLOEXEC, 0)) < 0)
+                r = -errno;
         r = r ? r : capture_init(&b->out, BOX_OUT_MAX, 0, BOX_OUTPUT_LIMIT, -1);
         r = r ? r : capture_init(&b->err, 0, BOX_TAIL_MAX, BOX_OUTPUT_LIMIT, -1);
         if (r < 0)

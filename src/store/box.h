@@ -17,6 +17,8 @@ struct box_spec {
         const char *cwd;
         uint64_t timeout_ms;
         bool both;                 /* standard output goes where standard error goes */
+        bool helper;               /* argv[0] is a verb of the helper */
+        int fd;                    /* >= 0: duplicated, and at HELPER_FIRST_FREE_FD in the command; with `helper` only */
 };
 
 enum box_end {
