@@ -14,6 +14,7 @@ const struct http_route *executor_routes(size_t *ret_n) {
                 { .method = "GET", .pattern = "/session/{id}", .handler = executor_get_session },
                 { .method = "DELETE", .pattern = "/session/{id}", .handler = executor_delete_session },
                 { .method = "POST", .pattern = "/session/{id}/exec", .handler = executor_post_exec },
+                { .method = "POST", .pattern = "/session/{id}/finish", .handler = executor_post_finish },
         };
         *ret_n = ARRAY_SIZE(routes);
         return routes;

@@ -1,6 +1,7 @@
 /* What requests about sessions say, decoded by tables (base/fields.h): the executor's dialect and the native one where they agree. */
 #pragma once
 #include "base/fields.h"
+#include "session/finish.h"
 #include "session/process.h"
 
 #define SESSION_IMAGE_MAX 1024u
@@ -46,4 +47,9 @@ struct exec_body {
 };
 void exec_body_release(struct exec_body *b);
 int exec_body_decode(const struct sessions *ss, const struct json *object, struct exec_body *ret, struct error *e);    /* the executor's */
+/* ---- finish ---- */
+
+/* Decodes and packs, any thread: `object` may be big. `agent`: the default of the surface. */
+int finish_body_decode(const struct json *object, int agent, struct finish_spec *ret, struct error *e);
+
 void exec_body_spec(const struct exec_body *b, struct process_spec *ret);      /* borrows */

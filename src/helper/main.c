@@ -12,6 +12,7 @@ static const struct helper_verb verbs[] = {
         { "look", verb_look },
         { "read-file", verb_read_file },
         { "remove-tree", verb_remove_tree },
+        { "results", verb_results },
         { "true", verb_true },
         { "unpack", verb_unpack },
         { "wait", verb_wait },

@@ -20,6 +20,8 @@ int verb_remove_tree(int argc, char **argv);
 int verb_apply(int argc, char **argv);
 /* read-file root|base PATH: its bytes on standard output; regular files only, links not followed. 2: there is none. */
 int verb_read_file(int argc, char **argv);
+/* results facts|read PATH...: what these files are, and what is in them (sandbox/results_wire.h); links not followed. */
+int verb_results(int argc, char **argv);
 /* wait: says "." and waits for the end of its input. For tests. */
 int verb_wait(int argc, char **argv);
 int verb_true(int argc, char **argv);

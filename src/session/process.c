@@ -40,6 +40,8 @@ void process_unlink(struct process *p) {
         p->session->n_processes--;
         p->session->n_background -= p->id > 0;
         p->session->n_exited -= p->state == PROCESS_EXITED;
+        if (p->session->startup == p)
+                p->session->startup = NULL;
 }
 
 static void dispose(struct process *p) {
@@ -93,7 +95,7 @@ const struct output_capture *process_output(const struct process *p, int stream)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------------------------- */
 
-static int exit_code_of(const struct exec_end *end) {
+int process_exit_code(const struct exec_end *end) {
         if (end->timed_out)
                 return PROCESS_TIMEOUT_EXIT;
         if (!end->started)
@@ -118,7 +120,7 @@ static void finish(struct process *p, const struct exec_end *end) {
         if (!end->started && !over)
                 say_not_started(p, end);
         p->end = (struct process_end){
-                .exit_code = exit_code_of(end), .timed_out = end->timed_out, .output_limit = end->output_limit, .session_ended = over,
+                .exit_code = process_exit_code(end), .timed_out = end->timed_out, .output_limit = end->output_limit, .session_ended = over,
                 .oom = end->sandbox_ended && !over, .out = &p->out, .err = p->merge ? &p->out : &p->err, .exec = end,
         };
         p->ended_ms = wall_ms();

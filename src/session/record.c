@@ -37,11 +37,15 @@ int record_summary(const struct session_spec *spec, struct buf *ret) {
 
 int record_final(const struct session *s, struct buf *ret) {
         struct json_writer w = JSON_WRITER(ret);
+        size_t n;
+        const char *answer = s->finish ? finish_answer(s->finish, &n) : NULL;
         json_begin_object(&w);
         put_spec(&w, &s->spec);
         json_field_text(&w, "error", s->error);
         json_field_int(&w, "ready_ms", s->ready_ms);
         json_field_int(&w, "last_used_ms", s->last_used_ms);
+        if (answer)
+                json_field_raw(&w, "finish", answer, n);
         json_end_object(&w);
         return json_finish(&w);
 }

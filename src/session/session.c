@@ -31,6 +31,7 @@ struct session *session_new(struct sessions *ss, struct session_spec *spec) {
 static void free_if_done(struct session *s) {
         if (!s->closed || s->n_uses > 0 || s->timer.data)
                 return;
+        finish_free(s->finish);
         session_spec_release(&s->spec);
         free(s->error);
         free(s->record);
@@ -66,16 +67,19 @@ static void close_session(struct session *s) {
         sessions_check_drained(ss);
 }
 
-/* ---- the end -------------------------------------------------------------------------------------------------------------------- */
-
 static void set_state(struct session *s, enum session_state st) {
         s->ss->starting -= s->state == SESSION_STARTING;
         s->state = st;
 }
 
+void session_set_finishing(struct session *s) { set_state(s, SESSION_FINISHING); }
+
+/* ---- the end -------------------------------------------------------------------------------------------------------------------- */
+
 static void on_deleted(int r, void *user) {
         struct session *s = user;
         s->recording = false;
+        finish_recorded(s);
         log_event(LOG_INFO, "session.deleted", "session", s->id, NULL);
         struct removal *calls = TAKE_PTR(s->removals);
         close_session(s);
@@ -92,6 +96,7 @@ static void on_recorded(int r, void *user) {
         s->recording = false;
         if (r < 0)
                 log_event(LOG_WARN, "session.record_failed", "session", s->id, "error", strerrordesc_np(-r), NULL);
+        finish_recorded(s);
         if (s->removals)
                 session_settle(s);
         else
@@ -120,6 +125,7 @@ void session_settle(struct session *s) {
         if (!s->ending || s->sandbox || s->inserting || s->recording || s->closed)
                 return;
         if (s->refused || (s->quiet && !s->removals)) {
+                finish_recorded(s);
                 answer_removals(s, 0);
                 close_session(s);
         } else
@@ -175,7 +181,7 @@ void session_inserted(struct session *s, int r) {
 static void run_startup(struct session *s) {
         struct process_spec spec = { .shell = s->spec.startup_command, .login = true, .background = true, .passive = true };
         struct error e;
-        if (s->spec.startup_command && process_start(s->ss, s->id, &spec, NULL, NULL, NULL, &e) < 0)
+        if (s->spec.startup_command && process_start(s->ss, s->id, &spec, NULL, NULL, &s->startup, &e) < 0)
                 log_event(LOG_WARN, "session.startup_failed", "session", s->id, "error", e.text, NULL);
 }
 

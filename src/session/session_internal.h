@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "session/process.h"
 
-#define RECORD_MAX (160u << 20)            /* bytes of a session's record: labels and all */
+#define RECORD_MAX (160u << 20)            /* bytes of a session's record: the answer of finish is in it */
 
 struct removal { struct removal *next; void (*done)(int r, void *user); void *user; };
 
@@ -23,6 +23,8 @@ struct session {
         uint64_t created_at, last_end_at, lease_at;            /* monotonic, ms; lease_at: the last heartbeat */
         session_created created;           /* while the row is on its way to disk */
         void *created_user;
+        struct finish *finish;             /* from FINISHING on */
+        struct process *startup;           /* the start-up command, until it is forgotten */
         struct removal *removals;          /* who asked for its deletion */
         char *error;                       /* why it failed or ended */
         char *record;                      /* while it is being written */
@@ -58,6 +60,8 @@ void session_end(struct session *s, enum session_state state, const char *why);
 void session_inserted(struct session *s, int r);
 void session_settle(struct session *s);
 void session_rearm(struct session *s);
+void session_set_finishing(struct session *s);
+struct session *session_any(struct sessions *ss, const char *id);  /* in the map, whatever its state */
 /* record.c */
 int record_summary(const struct session_spec *spec, struct buf *ret);              /* the row's body */
 int record_final(const struct session *s, struct buf *ret);                        /* the row's record */
@@ -68,3 +72,9 @@ void view_of_live(const struct session *s, struct session_view *v, int *ret_r);
 /* process.c */
 void processes_end_all(struct session *s);         /* the session is over: forgets the ended ones */
 void processes_admit(struct sessions *ss);         /* starts what waits, as far as there is room */
+int process_exit_code(const struct exec_end *end);
+/* finish.c */
+struct finish;
+const char *finish_answer(const struct finish *f, size_t *ret_n);  /* JSON, once it is there; NULL before */
+void finish_recorded(struct session *s);           /* the record is on disk, or never will be: answers */
+void finish_free(struct finish *f);

@@ -218,9 +218,13 @@ void session_create(struct sessions *ss, struct session_spec *spec, session_crea
 
 /* ---- known sessions ------------------------------------------------------------------------------------------------------------ */
 
-struct session *session_find(struct sessions *ss, const char *id) {
+struct session *session_any(struct sessions *ss, const char *id) {
         struct map_node *n = id ? map_find(&ss->map, id) : NULL;
-        struct session *s = n ? container_of(n, struct session, node) : NULL;
+        return n ? container_of(n, struct session, node) : NULL;
+}
+
+struct session *session_find(struct sessions *ss, const char *id) {
+        struct session *s = session_any(ss, id);
         return s && session_state_is_live(s->state) && !s->inserting && !s->removals ? s : NULL;
 }
 

@@ -1,0 +1,141 @@
+/* POST /session/{id}/finish, in the executor's dialect. The body is decoded and packed in the pool, unless it is small. */
+#include <string.h>
+
+#include "api/executor_internal.h"
+#include "api/session_fields.h"
+#include "base/json.h"
+#include "score/request.h"
+
+#define INLINE_MAX (64u * 1024)
+#define NOT_FOUND "session not found"
+
+struct finish_call {
+        uv_work_t work;
+        struct http_request *r;        /* NULL: the client is gone */
+        struct sessions *ss;
+        struct api *api;
+        struct http_body_hold *hold;
+        const char *body;
+        size_t len;
+        struct finish_spec spec;
+        struct finish_wait *wait;
+        int decoded;
+        struct error e;
+        char id[SESSION_ID_SIZE];
+};
+
+static void call_closed(void *user) {
+        struct finish_call *c = user;
+        c->r = NULL;
+        if (c->wait) {
+                session_finish_forget(c->wait);
+                free(c);
+        }                              /* else it is still being decoded: the finish goes on all the same */
+}
+
+static void finished(int x, const char *answer, size_t n, void *user) {
+        struct finish_call *c = user;
+        if (c->r) {
+                http_on_close(c->r, NULL, NULL);
+                if (x == 0)
+                        reply_json(c->r, 200, answer, n);
+                else if (x == -ENOENT)
+                        reply_error(c->r, fault_of_errno(x), NOT_FOUND);
+                else if (x == -EAGAIN)
+                        executor_session_unready(c->ss, c->r, c->id);
+                else
+                        executor_session_fault(c->r, x, x == -EUSERS ? "Too many calls wait for this session" : NULL);
+        }
+        free(c);
+}
+
+/* Decoded: over to the session. */
+static void go_on(struct finish_call *c) {
+        struct finish_wait *wait;
+        if (c->decoded < 0) {
+                if (c->r) {
+                        http_on_close(c->r, NULL, NULL);
+                        executor_session_fault(c->r, c->decoded, c->e.text);
+                }
+                free(c);
+                return;
+        }
+        struct sessions *ss = engine_sessions(c->api->engine);
+        if (!ss) {
+                finish_spec_release(&c->spec);
+                finished(-ESHUTDOWN, NULL, 0, c);
+                return;
+        }
+        session_finish(ss, c->id, &c->spec, finished, c, &wait);
+        if (!wait)
+                return;                /* c has been answered, and is gone */
+        c->wait = wait;
+        if (!c->r)
+                call_closed(c);
+}
+
+static void decode_body(struct finish_call *c) {
+        static const char none[] = "{}";
+        struct json object;
+        bool empty = c->len == 0;
+        if (json_parse(empty ? none : c->body, empty ? strlen(none) : c->len, &object, NULL) < 0 || object.type != JSON_OBJECT)
+                c->decoded = error_say(&c->e, -EINVAL, SCORE_BODY_NOT_JSON);
+        else
+                c->decoded = finish_body_decode(&object, AGENT_KEEP, &c->spec, &c->e);
+}
+
+static void decode(uv_work_t *work) {
+        struct finish_call *c = container_of(work, struct finish_call, work);
+        decode_body(c);
+        c->hold = http_body_release(c->hold);
+}
+
+static void decoded(uv_work_t *work, int status) { go_on(container_of(work, struct finish_call, work)); }
+
+static int begin(struct finish_call *c) {
+        int x;
+        if (http_body_len(c->r) <= INLINE_MAX) {
+                x = http_body(c->r, &c->body, &c->len);
+                if (x < 0)
+                        return x;
+                decode_body(c);
+                go_on(c);
+                return 0;
+        }
+        x = http_body_hold(c->r, &c->hold, &c->body, &c->len);
+        if (x < 0)
+                return x;
+        x = uv_queue_work(c->api->loop, &c->work, decode, decoded);
+        if (x < 0)
+                c->hold = http_body_release(c->hold);
+        return x;
+}
+
+void executor_post_finish(struct http_request *r, void *user) {
+        struct api *a = user;
+        struct sessions *ss = engine_sessions(a->engine);
+        const char *id = http_param(r, "id");
+        if (!ss || strlen(id) >= SESSION_ID_SIZE) {
+                if (ss)
+                        reply_error(r, fault_of_errno(-ENOENT), NOT_FOUND);
+                else
+                        executor_session_fault(r, -ESHUTDOWN, NULL);
+                return;
+        }
+        struct finish_call *c = calloc(1, sizeof *c);
+        if (!c) {
+                executor_session_fault(r, -ENOMEM, NULL);
+                return;
+        }
+        c->r = r;
+        c->api = a;
+        c->ss = ss;
+        snprintf(c->id, sizeof c->id, "%s", id);
+        http_on_close(r, call_closed, c);
+        int x = begin(c);
+        if (x < 0) {
+                http_on_close(r, NULL, NULL);
+                free(c);
+                executor_session_fault(r, x, NULL);
+        }
+}
