@@ -289,13 +289,17 @@ static void take_facts(struct finish *f) {
 
 /* ---- start ------------------------------------------------------------------------------------------------------------------------- */
 
-static void on_killed(struct sandbox *sb, void *user) {
+static void on_others_killed(struct sandbox *sb, int r, void *user) {
         struct finish *f = user;
-        if (f->session->ending)
+        if (r < 0)
+                say(f, "kill the agent's processes", strerrordesc_np(-r));
+        if (r < 0 || f->session->ending)
                 give_up(f);
         else
                 take_facts(f);
 }
+
+static void on_killed(struct sandbox *sb, void *user) { on_others_killed(sb, 0, user); }
 
 /* The session's start-up command lives on: what it serves may be what the verifier looks at. */
 static int kill_agent(struct finish *f) {
@@ -303,7 +307,7 @@ static int kill_agent(struct finish *f) {
         struct sandbox_exec *spare = s->startup && s->startup->state == PROCESS_RUNNING ? s->startup->exec : NULL;
         if (!spare)
                 return sandbox_kill_all(s->sandbox, on_killed, f);
-        return sandbox_kill_others(s->sandbox, spare, on_killed, f);
+        return sandbox_kill_others(s->sandbox, spare, on_others_killed, f);
 }
 
 static void begin(struct finish *f) {

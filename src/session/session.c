@@ -161,11 +161,21 @@ void session_end(struct session *s, enum session_state state, const char *why) {
                 session_settle(s);
 }
 
+/* Once it is ready and recorded, whichever comes last. */
+static void run_startup(struct session *s) {
+        struct process_spec spec = { .shell = s->spec.startup_command, .login = true, .background = true, .passive = true };
+        struct error e;
+        if (s->spec.startup_command && process_start(s->ss, s->id, &spec, NULL, NULL, &s->startup, &e) < 0)
+                log_event(LOG_WARN, "session.startup_failed", "session", s->id, "error", e.text, NULL);
+}
+
 void session_inserted(struct session *s, int r) {
         s->inserting = false;
         s->created = NULL;
         if (r == 0) {
                 log_event(LOG_INFO, "session.started", "session", s->id, "image", s->spec.image, "tenant", s->spec.tenant, NULL);
+                if (s->state == SESSION_READY)
+                        run_startup(s);
                 session_settle(s);
                 return;
         }
@@ -178,13 +188,6 @@ void session_inserted(struct session *s, int r) {
 
 /* ---- the sandbox -------------------------------------------------------------------------------------------------------------- */
 
-static void run_startup(struct session *s) {
-        struct process_spec spec = { .shell = s->spec.startup_command, .login = true, .background = true, .passive = true };
-        struct error e;
-        if (s->spec.startup_command && process_start(s->ss, s->id, &spec, NULL, NULL, &s->startup, &e) < 0)
-                log_event(LOG_WARN, "session.startup_failed", "session", s->id, "error", e.text, NULL);
-}
-
 static void on_ready(struct sandbox *sb, void *user) {
         struct session *s = user;
         if (s->ending)
@@ -193,7 +196,8 @@ static void on_ready(struct sandbox *sb, void *user) {
         s->ready_ms = s->last_used_ms = wall_ms();
         s->last_end_at = now_ms();
         session_rearm(s);
-        run_startup(s);
+        if (!s->inserting)
+                run_startup(s);
 }
 
 static void on_failed(struct sandbox *sb, const char *step, const struct error *e, void *user) {

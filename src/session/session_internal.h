@@ -43,6 +43,7 @@ struct sessions {
         size_t starting, inflight;         /* inflight: commands that count for execs_max */
         struct process *waiting, **waiting_last;
         size_t n_waiting;
+        uint64_t last_lost;                /* seq of the newest that the last daemon left */
         bool draining, freed;
         size_t open_handles;
         uv_timer_t grace;

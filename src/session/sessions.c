@@ -52,6 +52,7 @@ static int recover_row(const struct ledger_row *row, void *user) {
         if (r == 0)
                 r = ledger_finish(l, row->id, session_state_to_string(SESSION_FAILED), record.data, record.len, NULL, NULL);
         rec->n++;
+        rec->ss->last_lost = row->seq;
         return r;
 }
 
@@ -245,7 +246,9 @@ static int view_of_row(struct sessions *ss, const struct ledger_row *row, struct
         int r = finished ? ledger_get_record(ss->cfg.ledger, row->id, &text) : ledger_get_body(ss->cfg.ledger, row->id, &text);
         if (r == 0)
                 r = record_view(buf_str(&text), text.len, &v);
-        if (r == 0 && !finished && !v.error && !(v.error = strdup("its end could not be recorded")))
+        /* At the start what was lost is still being recorded. */
+        const char *why = row->seq <= ss->last_lost ? LOST_REASON : "its end could not be recorded";
+        if (r == 0 && !finished && !v.error && !(v.error = strdup(why)))
                 r = -ENOMEM;
         if (r < 0)
                 session_view_release(&v);
