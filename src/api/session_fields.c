@@ -2,6 +2,8 @@
 
 #include "api/fields.h"
 #include "api/session_fields.h"
+#include "api/v1_internal.h"
+#include "base/base64.h"
 #include "base/fields_forms.h"
 #include "base/hash.h"
 #include "base/strv.h"
@@ -119,6 +121,7 @@ static const struct field executor_start_fields[] = {
         { SECONDS("build_timeout", build_timeout_ms), .def = "1800", .doc = "for building the image" },
 };
 static const struct field v1_start_fields[] = { COMMON_FIELDS };
+struct v1_body v1_create_body(void) { return (struct v1_body){ v1_start_fields, ARRAY_SIZE(v1_start_fields) }; }
 
 void session_start_release(struct session_start *q) {
         session_spec_release(&q->spec);
@@ -256,6 +259,94 @@ static const struct field executor_exec_fields[] = {
         { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, .type = "integer", .def = "65536", .doc = "bytes of each stream kept; 0 or less: the operator's" },
 };
 
+static int parse_exec_env(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct exec_body *b = target;
+        char **env;
+        int r = field_env(f, v, &env, e);
+        if (r < 0)
+                return r;
+        strv_free(b->env);
+        b->env = env;
+        return 0;
+}
+
+static int parse_exec_user(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct exec_body *b = target;
+        int r = field_user(f, v, &b->uid, &b->gid, e);
+        b->user_given = b->user_given || r == 0;
+        return r;
+}
+
+/* Text, or {"b64": text}: bytes. */
+static int parse_input(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct exec_body *b = target;
+        struct json coded = { 0 };
+        _cleanup_buf_ struct buf text = BUF_INIT(PROCESS_STDIN_MAX / 3 * 4 + 4), bytes = BUF_INIT(PROCESS_STDIN_MAX);
+        bool is_coded = v->type == JSON_OBJECT && json_get(v, "b64", &coded) && coded.type == JSON_STRING;
+        if (!is_coded && v->type != JSON_STRING)
+                return field_fault(f, e, "expected a string or {\"b64\": string}");
+        int r = json_string(is_coded ? &coded : v, is_coded ? &text : &bytes);
+        if (r == 0 && is_coded)
+                r = base64_decode(buf_str(&text), text.len, &bytes);
+        if (r == -ENOSPC)
+                return field_fault(f, e, "longer than %u bytes", PROCESS_STDIN_MAX);
+        if (r < 0)
+                return r == -EINVAL ? field_fault(f, e, "not base64") : error_set(e, r, "decode %s", f->name);
+        free(b->input);
+        b->input_len = bytes.len;
+        b->input = buf_steal(&bytes);
+        return b->input ? 0 : error_set(e, -ENOMEM, "decode %s", f->name);
+}
+
+static int parse_encoding(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct exec_body *b = target;
+        b->base64 = json_string_is(v, "base64");
+        return b->base64 || json_string_is(v, "utf8") ? 0 : field_fault(f, e, "must be one of utf8, base64");
+}
+
+static const struct field v1_exec_fields[] = {
+        { .name = "argv", .kind = FIELD_LIST, AT(argv), .max = PROCESS_ARGS_MAX, .doc = "the program and its arguments, without a shell; this or `command`" },
+        { .name = "command", .kind = FIELD_STRING, AT(command), .max = PROCESS_TEXT_MAX, .doc = "run by `/bin/bash -c`" },
+        { .name = "login", .kind = FIELD_BOOL, AT(login), .def = "false", .doc = "`/bin/bash -lc`: profiles are read" },
+        { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_exec_env, .type = "object of strings", .def = "empty", .doc = "over the session's" },
+        { .name = "cwd", .kind = FIELD_STRING, AT(cwd), .max = SESSION_PATH_MAX, .def = "the session's", .doc = "working directory" },
+        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_exec_user, .type = "integer, or `UID:GID`", .def = "the session's", .doc = "who runs it" },
+        { .name = "stdin", .kind = FIELD_CUSTOM, .parse = parse_input, .type = "string, or `{\"b64\"}`", .def = "empty", .doc = "standard input as a whole" },
+        { .name = "keep_input", .kind = FIELD_BOOL, AT(keep_input), .def = "false", .doc = "in the background: standard input stays open for more" },
+        { .name = "merge_stderr", .kind = FIELD_BOOL, AT(merge), .def = "false", .doc = "standard error goes where standard output goes" },
+        { .name = "timeout_s", .kind = FIELD_NUMBER, AT(timeout_ms), .given_at = offsetof(struct exec_body, timeout_given), .min = 0, .max = PROCESS_TIMEOUT_MAX_S, .scale = 1000, .def = "60; in the background none", .doc = "from the start of the process; 0 = none" },
+        { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, .type = "integer", .def = "65536", .doc = "bytes of each stream in the answer; 0 or less: the operator's" },
+        { .name = "encoding", .kind = FIELD_CUSTOM, .parse = parse_encoding, .type = "string", .def = "`utf8`", .doc = "`base64`: output as it is; else bytes that are not UTF-8 are replaced" },
+};
+struct v1_body v1_exec_body(void) { return (struct v1_body){ v1_exec_fields, ARRAY_SIZE(v1_exec_fields) }; }
+
+static int check_words(const struct exec_body *b, struct error *e) {
+        if (!b->argv == !b->command)
+                return error_say(e, -EINVAL, "Exactly one of 'argv' and 'command' must be given");
+        if (b->argv && (!b->argv[0] || !b->argv[0][0]))
+                return error_say(e, -EINVAL, "Invalid value for 'argv': the first item names the program");
+        for (char **w = b->argv; w && *w; w++)
+                if (strlen(*w) > PROCESS_TEXT_MAX)
+                        return error_say(e, -EINVAL, "Invalid value for 'argv': an item is longer than %u bytes", PROCESS_TEXT_MAX);
+        if (b->login && b->argv)
+                return error_say(e, -EINVAL, "Invalid value for 'login': there is no shell with 'argv'");
+        if (b->input && b->keep_input)
+                return error_say(e, -EINVAL, "Invalid value for 'keep_input': 'stdin' is all of the input");
+        return 0;
+}
+
+int v1_exec_decode(const struct sessions *ss, const struct json *object, struct exec_body *ret, struct error *e) {
+        struct exec_body b = { .timeout_ms = sessions_settings(ss)->exec_timeout_ms };
+        int r = fields_decode(v1_exec_fields, ARRAY_SIZE(v1_exec_fields), object, 0, &b, e);
+        if (r == 0)
+                r = check_words(&b, e);
+        if (r < 0)
+                exec_body_release(&b);
+        else
+                *ret = b;
+        return r;
+}
+
 void exec_body_release(struct exec_body *b) {
         free(b->command);
         strv_free(b->argv);
@@ -281,6 +372,6 @@ void exec_body_spec(const struct exec_body *b, struct process_spec *ret) {
         *ret = (struct process_spec){
                 .shell = b->command, .argv = (const char *const *)b->argv, .env = (const char *const *)b->env, .cwd = b->cwd, .user_given = b->user_given,
                 .uid = b->uid, .gid = b->gid, .timeout_ms = b->timeout_ms, .output_limit = b->output_limit > 0 ? (uint64_t)b->output_limit : 0,
-                .input = b->input, .input_len = b->input_len, .background = b->background, .keep_input = b->keep_input, .merge = b->merge,
+                .input = b->input, .input_len = b->input_len, .background = b->background, .login = b->login, .keep_input = b->keep_input, .merge = b->merge,
         };
 }

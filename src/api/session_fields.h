@@ -42,10 +42,11 @@ struct exec_body {
         size_t input_len;
         int64_t output_limit;          /* <= 0: the server's */
         uint64_t timeout_ms;
-        bool timeout_given, user_given, background, keep_input, merge;
+        bool timeout_given, user_given, background, keep_input, merge, login, base64;
         uint32_t uid, gid;
 };
 void exec_body_release(struct exec_body *b);
+int v1_exec_decode(const struct sessions *ss, const struct json *object, struct exec_body *ret, struct error *e);
 int exec_body_decode(const struct sessions *ss, const struct json *object, struct exec_body *ret, struct error *e);    /* the executor's */
 /* ---- finish ---- */
 

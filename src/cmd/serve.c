@@ -10,6 +10,7 @@
 #include "api/api.h"
 #include "api/executor.h"
 #include "api/ops.h"
+#include "api/v1.h"
 #include "base/log.h"
 #include "cmd/verbs.h"
 #include "engine/settings.h"
@@ -54,14 +55,14 @@ static void log_request(const struct http_request *r, int status, uint64_t ms, v
 }
 
 static int collect_routes(struct daemon *d, size_t *ret_n) {
-        size_t n = 0, more = 0;
-        const struct http_route *executor = executor_routes(&n), *ops = ops_routes(&more);
-        d->routes = calloc(n + more, sizeof *d->routes);
+        size_t n[3] = { 0 }, at = 0;
+        const struct http_route *surfaces[] = { executor_routes(&n[0]), v1_routes(&n[1]), ops_routes(&n[2]) };
+        d->routes = calloc(n[0] + n[1] + n[2], sizeof *d->routes);
         if (!d->routes)
                 return -ENOMEM;
-        memcpy(d->routes, executor, n * sizeof *executor);
-        memcpy(d->routes + n, ops, more * sizeof *ops);
-        *ret_n = n + more;
+        for (size_t i = 0; i < ARRAY_SIZE(surfaces); at += n[i++])
+                memcpy(d->routes + at, surfaces[i], n[i] * sizeof *d->routes);
+        *ret_n = at;
         return 0;
 }
 

@@ -68,8 +68,11 @@ static void close_session(struct session *s) {
 }
 
 static void set_state(struct session *s, enum session_state st) {
-        s->ss->starting -= s->state == SESSION_STARTING;
+        bool started = s->state == SESSION_STARTING && st != SESSION_STARTING;
+        s->ss->starting -= started;
         s->state = st;
+        if (started)
+                session_waits_end(s);
 }
 
 void session_set_finishing(struct session *s) { set_state(s, SESSION_FINISHING); }
@@ -149,10 +152,10 @@ void session_end(struct session *s, enum session_state state, const char *why) {
         if (s->ending)
                 return;
         s->ending = true;
-        set_state(s, state);
-        uv_timer_stop(&s->timer);
         if (why && state != SESSION_FINISHED)
                 s->error = strdup(why);
+        set_state(s, state);           /* who waited is told: all else must be true by then */
+        uv_timer_stop(&s->timer);
         log_event(LOG_INFO, "session.ended", "session", s->id, "state", session_state_to_string((int)state), "why", why ? why : "", NULL);
         tell_uses(s);
         if (s->sandbox)
@@ -192,9 +195,9 @@ static void on_ready(struct sandbox *sb, void *user) {
         struct session *s = user;
         if (s->ending)
                 return;
-        set_state(s, SESSION_READY);
         s->ready_ms = s->last_used_ms = wall_ms();
         s->last_end_at = now_ms();
+        set_state(s, SESSION_READY);
         session_rearm(s);
         if (!s->inserting)
                 run_startup(s);
@@ -345,6 +348,7 @@ void session_use_end(struct session_use *u) {
 
 /* ---- questions and small changes ------------------------------------------------------------------------------------------------- */
 
+void session_set_paused(struct session *s, bool paused) { s->paused = paused; }
 const char *session_id(const struct session *s) { return s->id; }
 enum session_state session_state(const struct session *s) { return s->state; }
 struct sessions *session_set(struct session *s) { return s->ss; }

@@ -140,6 +140,12 @@ struct session_patch {
 int session_change(struct sessions *ss, const char *id, struct session_patch *p);  /* takes the labels; -ENOENT unless live */
 int session_heartbeat(struct sessions *ss, const char *id);                        /* -ENOENT unless live */
 
+/* Runs `done` once when it is not STARTING any more (or gone), or after wait_ms. NULL: it is not STARTING, or no memory. */
+struct session_wait;
+struct session_wait *session_wait_started(struct sessions *ss, const char *id, uint64_t wait_ms, void (*done)(void *user), void *user);
+void session_wait_cancel(struct session_wait *w);
+void session_set_paused(struct session *s, bool paused);   /* what views say */
+
 /* At any moment; forgets a record too. `done(0)` once nothing of it is left; -ENOENT at once as the call's answer. */
 int session_delete(struct sessions *ss, const char *id, void (*done)(int r, void *user), void *user);
 

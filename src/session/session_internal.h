@@ -25,6 +25,7 @@ struct session {
         void *created_user;
         struct finish *finish;             /* from FINISHING on */
         struct process *startup;           /* the start-up command, until it is forgotten */
+        struct session_wait *waits;        /* for the end of STARTING */
         struct removal *removals;          /* who asked for its deletion */
         char *error;                       /* why it failed or ended */
         char *record;                      /* while it is being written */
@@ -61,6 +62,7 @@ void session_end(struct session *s, enum session_state state, const char *why);
 void session_inserted(struct session *s, int r);
 void session_settle(struct session *s);
 void session_rearm(struct session *s);
+void session_waits_end(struct session *s);
 void session_set_finishing(struct session *s);
 struct session *session_any(struct sessions *ss, const char *id);  /* in the map, whatever its state */
 /* record.c */

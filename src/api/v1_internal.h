@@ -1,0 +1,71 @@
+/* Between the files of the native surface. */
+#pragma once
+#include "api/session_fields.h"
+#include "api/v1.h"
+#include "base/json.h"
+
+/* ---- routes, as the table in v1.c has them ---- */
+
+struct v1_body { const struct field *rows; size_t n; };
+struct v1_param { const char *name, *type, *doc; };    /* of the query; type "integer", "string" or "boolean" */
+struct v1_route {
+        const char *method, *path;
+        http_handler handler;
+        const char *id;                /* operationId */
+        const char *doc;               /* one sentence */
+        struct v1_body (*body)(void);  /* the fields of a JSON body; NULL without */
+        const char *content;           /* media type of a body that is not JSON; NULL without */
+        const struct v1_param *query; size_t n_query;
+        int status;                    /* of success */
+        const char *answer;            /* what it answers, for people */
+};
+const struct v1_route *v1_table(size_t *ret_n);
+
+/* ---- answers ---- */
+
+/* `hint`: what to do about it; NULL without. */
+void v1_error(struct http_request *r, int status, const char *code, const char *message, const char *hint);
+/* A fault of a decoder (its text in `text`) or of the engine (`text` NULL). `what`: "session", "command"... for a 404. */
+void v1_fault(struct http_request *r, int x, const char *text, const char *what);
+void v1_reply(struct http_request *r, int status, int x, struct buf *b);       /* the buffer as JSON, or 500 when x < 0 */
+/* Not there, or in which state it is: 404 or 409. */
+void v1_unready(struct sessions *ss, struct http_request *r, const char *id);
+/* The sessions, or NULL and 503 is answered. */
+struct sessions *v1_sessions(struct http_request *r, void *user);
+/* The body as an object; an empty one is {} where `may_be_empty`. Else 400 or 413 is answered. */
+bool v1_body(struct http_request *r, bool may_be_empty, struct json *ret);
+/* An unsigned number of the query, cut to `max`; `absent` where it is not there. False: 400 is answered. */
+bool v1_query_uint(struct http_request *r, const char *key, uint64_t absent, uint64_t max, uint64_t *ret);
+void v1_put_time(struct json_writer *w, const char *key, int64_t ms);          /* null for 0 */
+void v1_put_seconds(struct json_writer *w, const char *key, uint64_t ms);
+/* Bytes as text, or as base64 where the client asked for it. */
+int v1_put_bytes(struct json_writer *w, const char *key, const char *p, size_t n, bool base64);
+
+/* ---- handlers ---- */
+
+void v1_get_openapi(struct http_request *r, void *user);
+/* v1_sessions.c */
+struct v1_body v1_create_body(void);
+struct v1_body v1_patch_body(void);
+void v1_post_session(struct http_request *r, void *user);
+void v1_list_sessions(struct http_request *r, void *user);
+void v1_get_session(struct http_request *r, void *user);
+void v1_patch_session(struct http_request *r, void *user);
+void v1_delete_session(struct http_request *r, void *user);
+void v1_post_heartbeat(struct http_request *r, void *user);
+/* v1_state.c */
+void v1_get_usage(struct http_request *r, void *user);
+void v1_post_pause(struct http_request *r, void *user);
+void v1_post_resume(struct http_request *r, void *user);
+/* v1_exec.c */
+struct v1_body v1_exec_body(void);
+void v1_post_exec(struct http_request *r, void *user);
+/* v1_commands.c */
+struct v1_body v1_signal_body(void);
+void v1_post_command(struct http_request *r, void *user);
+void v1_list_commands(struct http_request *r, void *user);
+void v1_get_command(struct http_request *r, void *user);
+void v1_get_output(struct http_request *r, void *user);
+void v1_delete_command(struct http_request *r, void *user);
+void v1_post_signal(struct http_request *r, void *user);
+void v1_post_stdin(struct http_request *r, void *user);
