@@ -167,8 +167,6 @@ int engine_task_delete(struct engine *en, const char *id, void (*done)(int r, vo
 int engine_task_log(struct engine *en, const char *id, enum task_stream stream) {
         return en->known && en->log_path && stream == TASK_STDOUT ? open(en->log_path, O_RDONLY | O_CLOEXEC) : -ENOENT;
 }
-int http_body_hold(struct http_request *r, struct http_body_hold **ret, const char **ret_data, size_t *ret_len) { return -EIO; }
-struct http_body_hold *http_body_release(struct http_body_hold *h) { return NULL; }
 size_t http_body_len(const struct http_request *r) { return r->body_len; }
 struct sessions *engine_sessions(struct engine *en) { return NULL; }       /* sessions have tests of their own, end to end */
 static UNUSED int fake_reset(void **state) {
