@@ -1,6 +1,5 @@
 #include <openssl/evp.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/hash.h"
 
@@ -43,38 +42,6 @@ int sha256_hex(const void *p, size_t n, char ret_hex[static SHA256_HEX]) {
         sha256_update(&h, p, n);
         sha256_finish(&h, ret_hex);
         return 0;
-}
-
-void hex_encode(const void *p, size_t n, char *ret) {
-        static const char digits[] = "0123456789abcdef";
-        const unsigned char *b = p;
-        for (size_t i = 0; i < n; i++) {
-                ret[2 * i] = digits[b[i] >> 4];
-                ret[2 * i + 1] = digits[b[i] & 15];
-        }
-        ret[2 * n] = 0;
-}
-
-void random_bytes(void *p, size_t n) {
-        char *at = p;
-        while (n > 0) {
-                ssize_t got = getrandom(at, n, 0);
-                if (got < 0 && errno == EINTR)
-                        continue;
-                ASSERT(got > 0);
-                at += got;
-                n -= (size_t)got;
-        }
-}
-
-void uuid_make(char ret[static 37]) {
-        unsigned char b[16];
-        random_bytes(b, sizeof b);
-        b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
-        b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-        char hex[33];
-        hex_encode(b, sizeof b, hex);
-        snprintf(ret, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
 }
 
 int secret_equal(const void *a, const void *b, size_t n) {

@@ -13,6 +13,7 @@ void sha256_update_str(struct sha256 *h, const char *s);    /* with its NUL: una
 void sha256_finish(struct sha256 *h, char ret_hex[static SHA256_HEX]);  /* also releases */
 void sha256_release(struct sha256 *h);
 int sha256_hex(const void *p, size_t n, char ret_hex[static SHA256_HEX]);
+/* hex.c and random.c need no OpenSSL: the helper has them too. */
 void hex_encode(const void *p, size_t n, char *ret /* 2n+1 */);
 /* Cryptographically random bytes (getrandom); never fails on a running kernel. */
 void random_bytes(void *p, size_t n);
