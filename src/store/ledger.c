@@ -323,16 +323,22 @@ static int row_copy(const struct ledger_row *from, struct ledger_row *ret) {
         return 0;
 }
 
-int ledger_get(struct ledger *l, const char *id, struct ledger_row *ret) {
-        _cleanup_read_ sqlite3_stmt *s = NULL;
-        int r = read_prepare(l, R_GET, &s);
+/* The row that the statement finds for the id. The caller ends the statement, on failure too. */
+static int read_by_id(struct ledger *l, enum read_statement which, const char *id, sqlite3_stmt **ret) {
+        int r = read_prepare(l, which, ret);
         if (r < 0)
                 return r;
-        sqlite3_bind_text(s, 1, id, -1, SQLITE_STATIC);
-        r = read_step(l, s);
-        if (r <= 0)
-                return r < 0 ? r : -ENOENT;
+        sqlite3_bind_text(*ret, 1, id, -1, SQLITE_STATIC);
+        r = read_step(l, *ret);
+        return r < 0 ? r : r == 0 ? -ENOENT : 0;
+}
+
+int ledger_get(struct ledger *l, const char *id, struct ledger_row *ret) {
+        _cleanup_read_ sqlite3_stmt *s = NULL;
         struct ledger_row borrowed;
+        int r = read_by_id(l, R_GET, id, &s);
+        if (r < 0)
+                return r;
         row_borrow(s, &borrowed);
         return row_copy(&borrowed, ret);
 }
@@ -347,23 +353,15 @@ static int add_column(sqlite3_stmt *s, int i, struct buf *ret) {
 
 int ledger_get_body(struct ledger *l, const char *id, struct buf *ret) {
         _cleanup_read_ sqlite3_stmt *s = NULL;
-        int r = read_prepare(l, R_BODY, &s);
-        if (r < 0)
-                return r;
-        sqlite3_bind_text(s, 1, id, -1, SQLITE_STATIC);
-        r = read_step(l, s);
-        return r < 0 ? r : r == 0 ? -ENOENT : add_column(s, 0, ret);
+        int r = read_by_id(l, R_BODY, id, &s);
+        return r < 0 ? r : add_column(s, 0, ret);
 }
 
 int ledger_get_record(struct ledger *l, const char *id, struct buf *ret) {
         _cleanup_read_ sqlite3_stmt *s = NULL;
-        int r = read_prepare(l, R_RECORD, &s);
+        int r = read_by_id(l, R_RECORD, id, &s);
         if (r < 0)
                 return r;
-        sqlite3_bind_text(s, 1, id, -1, SQLITE_STATIC);
-        r = read_step(l, s);
-        if (r <= 0)
-                return r < 0 ? r : -ENOENT;
         return sqlite3_column_int(s, 0) != JOB_FINISHED ? -EAGAIN : add_column(s, 1, ret);
 }
 
