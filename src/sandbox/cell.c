@@ -465,7 +465,11 @@ static int start_first(struct build *b, const struct exec_request *x, int progra
         if (program >= 0)
                 child->exec.confine.caps = 1ull << 5;  /* CAP_KILL: init ends processes of other users inside */
         int r = c->parked ? child_unpark(c->parked) : child_first(child, &c->init, &c->init_pidfd);
-        return r < 0 ? fault_set(b->f, child->report.step, r) : 0;
+        if (r < 0)
+                return fault_set(b->f, child->report.step, r);
+        free(c->parked);               /* with its stack: a blank holds it, a sandbox need not */
+        c->parked = NULL;
+        return 0;
 }
 
 static int start_init(struct build *b) {

@@ -12,6 +12,7 @@
 #include "sandbox/layer_loop.h"
 #include "sandbox/layer_manifest.h"
 #include "sandbox/layer_private.h"
+#include "sandbox/layer_template.h"
 
 enum layer_action { ACTION_MAKE, ACTION_OPEN, ACTION_CLOSE, ACTION_PUBLISH, ACTION_REMOVE, ACTION_REMOVE_MIRROR, ACTION_MAX };
 
@@ -40,6 +41,20 @@ static int create_image(struct layer_job *j, const char *name) {
         return fd < 0 ? -errno : fd;
 }
 
+/* From the template of that size; the first of a size becomes it. */
+static int format(struct layer_job *j, int fd, uint64_t inodes, struct error *e) {
+        int r = layer_template_copy(j->li->dir_fd, j->upper.bytes, inodes, fd);
+        if (r == 0)
+                return 0;
+        /* Nothing, or part of it: begin anew. */
+        if (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)j->upper.bytes) < 0)
+                return error_set(e, -errno, "size the image");
+        r = layer_loop_format(fd, inodes, 0, e);
+        if (r == 0)
+                (void)layer_template_save(j->li->dir_fd, j->upper.bytes, inodes, fd);
+        return r;
+}
+
 static int action_make(struct layer_job *j, int *ret_fd, struct error *e) {
         char name[LAYER_ID_SIZE + 8];
         image_name(j->m.id, true, name);
@@ -49,9 +64,11 @@ static int action_make(struct layer_job *j, int *ret_fd, struct error *e) {
         uint64_t inodes = MIN2(MIN2(j->upper.inodes, LAYER_IMAGE_MAX_INODES), j->upper.bytes / 4096);
         int r = ftruncate(fd, (off_t)j->upper.bytes) < 0 ? error_set(e, -errno, "size the image") : 0;
         if (r == 0)
-                r = layer_loop_format(fd, MAX2(inodes, (uint64_t)1024), j->upper.range_base, e);
+                r = format(j, fd, MAX2(inodes, (uint64_t)1024), e);
         if (r == 0)
                 r = *ret_fd = layer_loop_mount(fd, false, e);
+        if (r >= 0 && fchownat(*ret_fd, "", j->upper.range_base, j->upper.range_base, AT_EMPTY_PATH) < 0)
+                r = error_set(e, -errno, "own the image's root");
         if (r < 0 && j->upper.id)
                 unlinkat(j->li->dir_fd, name, 0);
         return MIN2(r, 0);

@@ -443,6 +443,8 @@ static void say_hello(struct spawn *sp, int r, const struct error *e) {
 static bool refill(struct spawn *sp) {
         if (execs_prepare(sp))
                 return true;
+        if (uppers_fill(sp))
+                return true;
         if (sp->n_blanks < BLANKS_WANT && !sp->no_blanks)
                 return blanks_fill(sp), true;
         int groups = cgroup_pool_fill(sp->cgroups, POOL_WANT, 1), nets = netns_pool_fill(sp->net_pool, POOL_WANT, 1);
@@ -476,6 +478,7 @@ static void loop(struct spawn *sp) {
 
 static void stop(struct spawn *sp) {
         blanks_end(sp);
+        uppers_end(sp);
         sweeper_end(sp);
         layer_images_free(sp->layers);
         network_close(sp->network);

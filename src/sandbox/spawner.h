@@ -121,6 +121,16 @@ struct proc {
 
 #define SPAWNER_EVENTS 32
 
+/* See uppers.c. */
+#define UPPERS_WANT 4u
+struct uppers {
+        int fd[UPPERS_WANT]; unsigned n;
+        uint64_t bytes, inodes;            /* wanted; 0 = nobody has asked yet */
+        struct layer_job *job; struct watch watch;
+        uint64_t making_bytes, making_inodes;
+        bool failed;
+};
+
 struct spawn {
         int epoll;
         struct epoll_event event[SPAWNER_EVENTS];      /* being handled: from next_event to n_events */
@@ -137,6 +147,7 @@ struct spawn {
         uint32_t daemon_uid, daemon_gid;
         struct handles cells, procs;
         struct idrange_allocator *ranges;
+        struct uppers uppers;
         struct seat *seats; unsigned n_seats;
         struct cell *blanks; unsigned n_blanks;
         uint64_t sampled_ms;               /* when limits that the kernel does not hold were looked at */
@@ -251,6 +262,11 @@ int launch(struct spawn *sp, struct cell *c, struct proc *p, const struct exec_r
 void launcher_listen(struct spawn *sp, struct cell *c);        /* takes what it has said */
 void launcher_drop(struct spawn *sp, struct cell *c);          /* closes the socket: it ends */
 bool launcher_reaped(struct spawn *sp, struct cell *c, pid_t pid);
+
+/* ---- uppers.c ---- */
+bool uppers_fill(struct spawn *sp);        /* starts making one if some are missing: true */
+int uppers_take(struct spawn *sp, const struct sandbox_limits *l, uint32_t owner);     /* a mount, or -1 */
+void uppers_end(struct spawn *sp);
 
 /* ---- blank.c ---- */
 #define BLANKS_WANT 4

@@ -121,6 +121,8 @@ static int start_job(struct spawn *sp, struct cell *c, struct fault *f) {
                 return 0;
         if (!sp->layers)
                 return fault_set(f, "open the store of layers", -ENOENT);
+        if (s->upper == UPPER_DISK && c->upper < 0)
+                c->upper = uppers_take(sp, &s->limits, c->seat->base);
         if (s->upper != UPPER_TMPFS && c->upper < 0) {
                 const struct layer_upper_spec u = {
                         .id = s->upper_layer, .bytes = s->limits.disk_bytes, .inodes = s->limits.inodes, .range_base = c->seat->base,
@@ -307,7 +309,8 @@ static bool still_mounted(struct spawn *sp, struct cell *c) {
 
 /* Every process is reaped: is the rest away too? */
 static bool cell_cleared(struct spawn *sp, struct cell *c) {
-        bool kept = c->plane[PLANE_ROOT] >= 0;
+        /* Closing an image takes milliseconds: it is written out. */
+        bool kept = c->plane[PLANE_ROOT] >= 0 || (c->spec.upper == UPPER_DISK && c->upper >= 0);
         if (!kept)
                 cell_drop_upper(sp, c);
         if (!kept || c->linked)

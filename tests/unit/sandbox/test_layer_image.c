@@ -15,6 +15,7 @@
 #include <sys/xattr.h>
 
 #include "base/fs.h"
+#include "sandbox/layer_template.h"
 #include "sandbox/layer_private.h"
 
 #define BASE 7000000u
@@ -100,7 +101,7 @@ static int files_in(struct fixture *f) {
         snprintf(path, sizeof path, "%s/layers", f->home);
         DIR *d = opendir(path);
         for (const struct dirent *de; (de = readdir(d));)
-                n += strcmp(de->d_name, ".") && strcmp(de->d_name, "..") && strcmp(de->d_name, "mnt");
+                n += strcmp(de->d_name, ".") && strcmp(de->d_name, "..") && strcmp(de->d_name, "mnt") && strncmp(de->d_name, ".template-", 10);
         closedir(d);
         return n;
 }
@@ -200,6 +201,36 @@ static void what_was_not_published_is_deleted_at_start(void **state) {
         restart(f);
         assert_int_equal(files_in(f), 2);
         assert_int_equal(count(f), 1);
+}
+
+static int templates_in(struct fixture *f) {
+        char path[96];
+        int n = 0;
+        snprintf(path, sizeof path, "%s/layers", f->home);
+        DIR *d = opendir(path);
+        for (const struct dirent *de; (de = readdir(d));)
+                n += strncmp(de->d_name, ".template-", 10) == 0;
+        closedir(d);
+        return n;
+}
+
+static void images_of_one_size_are_formatted_once(void **state) {
+        struct fixture *f = *state;
+        int a = make(f, NULL, 64 << 20, 5000), b = make(f, NULL, 64 << 20, 5000);
+        assert_int_equal(templates_in(f), 1);
+        assert_int_equal(mkdirat(a, "x", 0700), 0);
+        assert_int_not_equal(faccessat(b, "x", F_OK, 0), 0);
+        struct statfs s, t;
+        assert_int_equal(fstatfs(a, &s) | fstatfs(b, &t), 0);
+        assert_int_equal(s.f_blocks, t.f_blocks);
+        assert_int_equal(s.f_files, t.f_files);
+        close(a);
+        close(b);
+        for (unsigned i = 0; i < LAYER_TEMPLATES_MAX + 2; i++)
+                close(make(f, NULL, (65 + i) << 20, 5000));
+        assert_int_equal(templates_in(f), LAYER_TEMPLATES_MAX);
+        restart(f);
+        assert_int_equal(templates_in(f), 0);
 }
 
 static void removal_leaves_nothing(void **state) {
@@ -317,6 +348,7 @@ int main(void) {
                 WITH_HOME(a_tree_layer_is_one_root_and_hides_what_is_below),
                 WITH_HOME(nothing_is_published_while_somebody_can_write),
                 WITH_HOME(what_was_not_published_is_deleted_at_start),
+                WITH_HOME(images_of_one_size_are_formatted_once),
                 WITH_HOME(removal_leaves_nothing),
                 WITH_HOME(an_old_kernel_gets_attached_mounts),
                 WITH_HOME(the_images_size_and_inodes_are_the_quota),

@@ -416,6 +416,31 @@ static void questions_are_answered_when_the_sandbox_goes(void **state) {
         assert_true(a.done);
 }
 
+/* The first is made on request, later ones come from what was made meanwhile; a size of its own is made on request again. */
+static void uppers_on_disk_are_private_and_bounded(void **state) {
+        struct box b[8];
+        struct run r;
+        struct sandbox_spec spec = session_spec();
+        spec.upper = UPPER_DISK;
+        for (size_t i = 0; i < ARRAY_SIZE(b); i++) {
+                spec.limits.disk_bytes = i == 5 ? 128 << 20 : 64 << 20;
+                box_create(*state, &b[i], &spec);
+                run_sh(&b[i], &r, "ls /srv /var/tmp; echo mine >/srv/mine; stat -c '%u %u' /srv/mine /var/tmp; sleep 0.03");
+                assert_string_equal(run_out(&r), "/srv:\n\n/var/tmp:\n0 0\n0 0");
+                run_release(&r);
+        }
+        run_sh(&b[7], &r, "head -c 100000000 /dev/zero >/srv/big 2>/dev/null || echo full; sync /srv/mine && echo synced");
+        assert_string_equal(run_out(&r), "full\nsynced");
+        run_release(&r);
+        run_sh(&b[5], &r, "head -c 100000000 /dev/zero >/srv/big && echo fits");
+        assert_string_equal(run_out(&r), "fits");
+        run_release(&r);
+        for (size_t i = 0; i < ARRAY_SIZE(b); i++)
+                box_destroy(&b[i]);
+        assert_true(b[7].end.hit[LIMIT_DISK]);
+        assert_false(b[5].end.hit[LIMIT_DISK]);
+}
+
 int main(void) {
         signal(SIGPIPE, SIG_IGN);
         const struct CMUnitTest tests[] = {
@@ -425,6 +450,7 @@ int main(void) {
                 cmocka_unit_test(a_timeout_kills_that_commands_tree_only),
                 cmocka_unit_test(all_but_one_can_be_killed),
                 cmocka_unit_test(usage_is_told_while_it_runs),
+                cmocka_unit_test(uppers_on_disk_are_private_and_bounded),
                 cmocka_unit_test(questions_are_answered_when_the_sandbox_goes),
                 cmocka_unit_test(output_comes_while_the_command_runs),
                 cmocka_unit_test(input_is_written_as_the_program_takes_it),
