@@ -10,6 +10,7 @@ static const struct helper_verb verbs[] = {
         { "apply", verb_apply },
         { "copy-out", verb_copy_out },
         { "look", verb_look },
+        { "files", verb_files },
         { "read-file", verb_read_file },
         { "remove-tree", verb_remove_tree },
         { "results", verb_results },

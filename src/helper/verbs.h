@@ -24,6 +24,8 @@ int verb_read_file(int argc, char **argv);
 int verb_results(int argc, char **argv);
 /* wait: says "." and waits for the end of its input. For tests. */
 int verb_wait(int argc, char **argv);
+/* files OPERATION ...: see files.c. */
+int verb_files(int argc, char **argv);
 int verb_true(int argc, char **argv);
 /* unpack [target=DIR] [plain] [diff-id=HEX] [entries=N] [stream=BYTES] [uid=N gid=N]: see unpack.c. */
 int verb_unpack(int argc, char **argv);
