@@ -29,6 +29,8 @@ static const struct v1_route table[] = {
         { "DELETE", "/v1/sessions/{id}", v1_delete_session, "deleteSession", "Ends it, at any moment, and forgets it; answers when nothing of it is left.", .status = 200, .answer = "`id`, `deleted`" },
         { "POST", "/v1/sessions/{id}/heartbeat", v1_post_heartbeat, "heartbeat", "Its owner is alive: renews the lease.", .status = 200, .answer = "`id`, `lease_until`" },
         { "GET", "/v1/sessions/{id}/usage", v1_get_usage, "getUsage", "What it uses at this moment.", .status = 200, .answer = "numbers; null where the kernel cannot tell" },
+        { "GET", "/v1/sessions/{id}/network", v1_get_network, "getNetwork", "What a session with the network `allow` may reach, what it did, what was refused.", .status = 200, .answer = "`rules`, `counters`, `denied`: see docs/network.md" },
+        { "PUT", "/v1/sessions/{id}/network", v1_put_network, "setNetwork", "Gives it other rules, from now on.", v1_network_body, .status = 200, .answer = "the same" },
         { "POST", "/v1/sessions/{id}/pause", v1_post_pause, "pauseSession", "Stops every process where it stands.", .status = 200, .answer = "`id`, `paused`" },
         { "POST", "/v1/sessions/{id}/resume", v1_post_resume, "resumeSession", "Lets them go on.", .status = 200, .answer = "`id`, `paused`" },
         { "POST", "/v1/sessions/{id}/exec", v1_post_exec, "exec", "Runs a command and waits for its end.", v1_exec_body, .status = 200, .answer = "`exit_code`, `stdout`, `stderr`, and how it ended" },

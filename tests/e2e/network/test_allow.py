@@ -7,7 +7,7 @@ import struct
 import threading
 
 import pytest
-from brigd import Daemon, Repository
+from brigd import Daemon, Repository, until
 
 SERVER, OTHER = "127.0.0.7", "127.0.0.8"
 ZONE = {"files.test": SERVER, "packages.test": OTHER, "rebind.test": "127.0.0.1", "metadata.test": "169.254.169.254", "private.test": "10.9.8.7"}
@@ -153,3 +153,36 @@ E"""
     assert record["stdout"].splitlines()[-1] == f"198.18. from files.test:{port}", record
     assert len(record["usage"]["network"]["denied"]) <= 128
     assert record["usage"]["network"]["counters"]["denied"] >= 150
+
+
+def test_a_live_session_gets_other_rules(daemon, port):
+    session = daemon.call("POST", "/v1/sessions?wait=60", {"image": "host", "network": {"allow": ["files.test"]}}).json
+    at = f"/v1/sessions/{session['id']}"
+    fetch = f"python3 -c \"import urllib.request; print(urllib.request.urlopen('http://files.test:{port}/', timeout=10).read().decode(), end='')\""
+    try:
+        assert daemon.call("POST", f"{at}/exec", {"command": fetch}).json["stdout"] == f"from files.test:{port}"
+        hold = f"import socket; s = socket.create_connection(('files.test', {port})); print('up', flush=True); print(s.recv(9))"
+        command = daemon.call("POST", f"{at}/commands", {"argv": ["python3", "-c", hold]}).json
+        until(lambda: daemon.call("GET", f"{at}/network").json["counters"]["open"] == 1, "the connection is open")
+        changed = daemon.call("PUT", f"{at}/network", {"allow": ["other.test:443"]})
+        assert changed.status == 200 and changed.json["rules"] == ["other.test:443"], changed
+        ended = until(lambda: (c := daemon.call("GET", f"{at}/commands/{command['id']}").json)["state"] == "exited" and c, "the cut command ends")
+        assert ended["exit_code"] == 1
+        assert daemon.call("POST", f"{at}/exec", {"command": fetch}).json["exit_code"] == 1
+        seen = daemon.call("GET", f"{at}/network").json
+        assert seen["counters"]["connections"] == 2 and seen["counters"]["open"] == 0
+        assert {d["reason"] for d in seen["denied"]} == {"not_allowed"}
+        for body in ({}, {"allow": "x"}, {"allow": ["a b"]}, {"allow": [1]}):
+            bad = daemon.call("PUT", f"{at}/network", body)
+            assert bad.status == 400 and "allow" in bad.json["error"]["message"], bad
+    finally:
+        daemon.call("DELETE", at)
+
+
+def test_other_networks_of_sessions_have_no_rules(daemon):
+    session = daemon.call("POST", "/v1/sessions?wait=60", {"image": "host", "network": "none"}).json
+    for method in ("GET", "PUT"):
+        answer = daemon.call(method, f"/v1/sessions/{session['id']}/network", {"allow": []})
+        assert (answer.status, answer.json["error"]["code"]) == (409, "not_allow")
+    daemon.call("DELETE", f"/v1/sessions/{session['id']}")
+    assert daemon.call("GET", f"/v1/sessions/{session['id']}/network").status == 404
