@@ -124,6 +124,9 @@ static void bench_release(struct bench *b) {
         fixture_release(&b->f);
 }
 
+/* A bench that goes with its block. */
+#define BENCH(b, running_max, queued_max) CLEANUP(bench_release) struct bench b; bench_init(&b, running_max, queued_max)
+
 /* Runs the loop until `condition`, at most 5 s. */
 #define UNTIL(b, condition) do { \
         uint64_t end_ = now_ms() + 5000; \
@@ -148,13 +151,17 @@ static void on_submitted(int r, const char *id, void *user) {
         snprintf(s->id, sizeof s->id, "%s", id ? id : "");
 }
 
-static int submit_full(struct bench *b, const char *body, const char *tenant, const char *key, char ret_id[static 37]) {
+static int submit_it(struct bench *b, const struct engine_submission *sub, char ret_id[static 37]) {
         struct submitted s = { 0 };
-        struct engine_submission sub = { .body = body, .body_len = strlen(body), .tenant = tenant, .idempotency_key = key };
-        assert_int_equal(tasks_submit(b->ts, &sub, on_submitted, &s), 0);
+        assert_int_equal(tasks_submit(b->ts, sub, on_submitted, &s), 0);
         UNTIL(b, s.done);
         snprintf(ret_id, 37, "%s", s.id);
         return s.r;
+}
+
+static int submit_full(struct bench *b, const char *body, const char *tenant, const char *key, char ret_id[static 37]) {
+        const struct engine_submission sub = { .body = body, .body_len = strlen(body), .tenant = tenant, .idempotency_key = key };
+        return submit_it(b, &sub, ret_id);
 }
 
 #define HIDDEN_BODY "{\"repo_url\":\"https://***@example.com/r\",\"test_command\":\"true\"}"
@@ -162,12 +169,8 @@ static int submit_full(struct bench *b, const char *body, const char *tenant, co
 
 /* As the surface does with a body that held credentials. */
 static int submit_secret(struct bench *b, const char *url, const char *key, char ret_id[static 37]) {
-        struct submitted s = { 0 };
-        struct engine_submission sub = { .body = HIDDEN_BODY, .body_len = strlen(HIDDEN_BODY), .secret_url = url, .tenant = "", .idempotency_key = key };
-        assert_int_equal(tasks_submit(b->ts, &sub, on_submitted, &s), 0);
-        UNTIL(b, s.done);
-        snprintf(ret_id, 37, "%s", s.id);
-        return s.r;
+        const struct engine_submission sub = { .body = HIDDEN_BODY, .body_len = strlen(HIDDEN_BODY), .secret_url = url, .tenant = "", .idempotency_key = key };
+        return submit_it(b, &sub, ret_id);
 }
 
 static void submit(struct bench *b, char ret_id[static 37]) { assert_int_equal(submit_full(b, BODY, "", NULL, ret_id), 0); }
@@ -207,8 +210,7 @@ static int delete_task(struct bench *b, const char *id) {
 /* ---- running ------------------------------------------------------------------------------------------------------------------- */
 
 static void a_task_runs_and_its_record_stays(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         _cleanup_buf_ struct buf rec = BUF_INIT(1 << 20);
         submit(&b, id);
@@ -219,12 +221,10 @@ static void a_task_runs_and_its_record_stays(void **state) {
         UNTIL(&b, status_of(&b, id) == TASK_COMPLETED);
         assert_true(has(&b, id, "\"outcome\":\"resolved\""));
         assert_true(has(&b, id, "/log\""));
-        bench_release(&b);
 }
 
 static void what_waits_is_pending_and_starts_when_there_is_a_place(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char first[37], second[37];
         submit(&b, first);
         submit(&b, second);
@@ -235,12 +235,10 @@ static void what_waits_is_pending_and_starts_when_there_is_a_place(void **state)
         UNTIL(&b, status_of(&b, first) == TASK_FAILED);
         assert_string_equal(b.running->id, second);
         end_run(&b, b.running, OUTCOME_RESOLVED);
-        bench_release(&b);
 }
 
 static void a_full_queue_refuses(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 1);
+        BENCH(b, 1, 1);
         char id[37];
         submit(&b, id);
         UNTIL(&b, b.n_running == 1);
@@ -249,13 +247,11 @@ static void a_full_queue_refuses(void **state) {
         end_run(&b, b.running, OUTCOME_RESOLVED);
         UNTIL(&b, b.n_running == 1);
         end_run(&b, b.running, OUTCOME_RESOLVED);
-        bench_release(&b);
 }
 
 /* The bound counts what is on its way to disk, or a burst would pass it. */
 static void a_burst_does_not_pass_the_bound(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 3);
+        BENCH(b, 1, 3);
         struct submitted s[20] = { 0 };
         struct engine_submission sub = { .body = BODY, .body_len = strlen(BODY), .tenant = "" };
         size_t accepted = 0;
@@ -270,12 +266,10 @@ static void a_burst_does_not_pass_the_bound(void **state) {
                 UNTIL(&b, b.n_running == 1);
                 end_run(&b, b.running, OUTCOME_RESOLVED);
         }
-        bench_release(&b);
 }
 
 static void a_run_that_cannot_start_is_our_fault(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         b.fail_start = true;
         char id[37];
         submit(&b, id);
@@ -283,14 +277,12 @@ static void a_run_that_cannot_start_is_our_fault(void **state) {
         assert_true(has(&b, id, "\"infra_error\""));
         assert_true(has(&b, id, "the test says no"));
         assert_true(has(&b, id, "\"repo_url\":\"/r\""));
-        bench_release(&b);
 }
 
 /* ---- idempotency --------------------------------------------------------------------------------------------------------------- */
 
 static void the_same_key_gives_the_same_task(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 1);
+        BENCH(b, 1, 1);
         char first[37], again[37];
         assert_int_equal(submit_full(&b, BODY, "t", "k", first), 0);
         assert_int_equal(submit_full(&b, BODY, "t", "k", again), -EEXIST);
@@ -304,12 +296,10 @@ static void the_same_key_gives_the_same_task(void **state) {
         assert_int_equal(submit_full(&b, BODY, "t", "k", again), -EEXIST);
         assert_string_equal(first, again);
         assert_int_equal(b.started, 1);
-        bench_release(&b);
 }
 
 static void two_at_once_with_one_key_are_one_task(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         struct submitted s[2] = { 0 };
         struct engine_submission sub = { .body = BODY, .body_len = strlen(BODY), .tenant = "", .idempotency_key = "k" };
         for (int i = 0; i < 2; i++)
@@ -320,12 +310,10 @@ static void two_at_once_with_one_key_are_one_task(void **state) {
         assert_string_equal(s[0].id, s[1].id);
         UNTIL(&b, b.n_running == 1);
         end_run(&b, b.running, OUTCOME_RESOLVED);
-        bench_release(&b);
 }
 
 static void a_repeat_is_answered_even_when_the_queue_is_full(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 1);
+        BENCH(b, 1, 1);
         char first[37], id[37];
         submit(&b, id);
         UNTIL(&b, b.n_running == 1);
@@ -336,7 +324,6 @@ static void a_repeat_is_answered_even_when_the_queue_is_full(void **state) {
         end_run(&b, b.running, OUTCOME_RESOLVED);
         UNTIL(&b, b.n_running == 1);
         end_run(&b, b.running, OUTCOME_RESOLVED);
-        bench_release(&b);
 }
 
 /* ---- credentials ---------------------------------------------------------------------------------------------------------------- */
@@ -357,8 +344,7 @@ static bool on_disk(struct bench *b, const char *text) {
 }
 
 static void credentials_reach_the_run_but_not_the_disk(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         assert_int_equal(submit_secret(&b, SECRET_URL, "k", id), 0);
         UNTIL(&b, b.n_running == 1);
@@ -369,12 +355,10 @@ static void credentials_reach_the_run_but_not_the_disk(void **state) {
         UNTIL(&b, status_of(&b, id) == TASK_COMPLETED);
         assert_true(has(&b, id, "https://***@example.com/r"));
         assert_false(on_disk(&b, "hush-7"));
-        bench_release(&b);
 }
 
 static void a_restart_forgets_credentials_and_says_so(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char running[37], queued[37], other[37];
         assert_int_equal(submit_secret(&b, SECRET_URL, NULL, running), 0);
         UNTIL(&b, b.n_running == 1);
@@ -390,13 +374,11 @@ static void a_restart_forgets_credentials_and_says_so(void **state) {
         UNTIL(&b, b.n_running == 1);
         assert_string_equal(b.running->id, other);
         end_run(&b, b.running, OUTCOME_RESOLVED);
-        bench_release(&b);
 }
 
 /* Other credentials are another request as long as this can be told without keeping anything to guess them by. */
 static void a_key_holds_across_hidden_credentials(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char first[37], again[37];
         assert_int_equal(submit_secret(&b, SECRET_URL, "k", first), 0);
         assert_int_equal(submit_secret(&b, SECRET_URL, "k", again), -EEXIST);
@@ -411,14 +393,12 @@ static void a_key_holds_across_hidden_credentials(void **state) {
         assert_int_equal(submit_secret(&b, SECRET_URL, "k", again), -EEXIST);
         assert_string_equal(first, again);
         assert_int_equal(submit_full(&b, BODY, "", "k", again), -EBUSY);
-        bench_release(&b);
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------------------------- */
 
 static void waiting_ends_with_the_record_on_disk(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         struct waiting w = { 0 }, w2 = { 0 }, late = { 0 };
         submit(&b, id);
@@ -433,7 +413,6 @@ static void waiting_ends_with_the_record_on_disk(void **state) {
         assert_non_null(tasks_wait(b.ts, id, 60000, on_result, &late));
         UNTIL(&b, late.done);
         assert_int_equal(late.r, 0);
-        bench_release(&b);
 }
 
 struct asker { struct bench *b; const char *id; bool done; int record; };
@@ -447,8 +426,7 @@ static void on_end_ask(int r, void *user) {
 
 /* What a surface does: it asks for the record from within the call that tells it of the end. */
 static void who_is_told_finds_the_record(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         struct asker a = { .b = &b, .id = id, .record = -1 };
         submit(&b, id);
@@ -457,12 +435,10 @@ static void who_is_told_finds_the_record(void **state) {
         end_run(&b, b.running, OUTCOME_RESOLVED);
         UNTIL(&b, a.done);
         assert_int_equal(a.record, 0);
-        bench_release(&b);
 }
 
 static void waiting_ends_with_its_time_or_the_task_or_the_caller(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         struct waiting timed = { 0 }, gone = { 0 }, dropped = { 0 }, unknown = { 0 };
         submit(&b, id);
@@ -478,14 +454,12 @@ static void waiting_ends_with_its_time_or_the_task_or_the_caller(void **state) {
         assert_non_null(tasks_wait(b.ts, "nobody", 60000, on_result, &unknown));
         UNTIL(&b, unknown.done);
         assert_int_equal(unknown.r, -ENOENT);
-        bench_release(&b);
 }
 
 /* ---- deletion --------------------------------------------------------------------------------------------------------------------- */
 
 static void a_queued_task_is_deleted_before_it_runs(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char first[37], second[37];
         submit(&b, first);
         submit(&b, second);
@@ -495,12 +469,10 @@ static void a_queued_task_is_deleted_before_it_runs(void **state) {
         end_run(&b, b.running, OUTCOME_RESOLVED);
         UNTIL(&b, status_of(&b, first) == TASK_COMPLETED);
         assert_int_equal(b.started, 1);
-        bench_release(&b);
 }
 
 static void a_running_task_is_cancelled_and_leaves_nothing(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         submit(&b, id);
         UNTIL(&b, b.n_running == 1);
@@ -513,23 +485,19 @@ static void a_running_task_is_cancelled_and_leaves_nothing(void **state) {
         submit(&b, id);                /* its place is free again */
         UNTIL(&b, b.n_running == 1);
         end_run(&b, b.running, OUTCOME_RESOLVED);
-        bench_release(&b);
 }
 
 static void a_task_is_deleted_while_it_starts(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         submit(&b, id);                /* accepted, and `running` is on its way to disk */
         assert_int_equal(delete_task(&b, id), 0);
         assert_int_equal(b.started, 0);
         assert_int_equal(status_of(&b, id), -ENOENT);
-        bench_release(&b);
 }
 
 static void a_task_is_deleted_while_it_is_recorded(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         submit(&b, id);
         UNTIL(&b, b.n_running == 1);
@@ -541,12 +509,10 @@ static void a_task_is_deleted_while_it_is_recorded(void **state) {
         assert_int_equal(one.r, 0);
         assert_int_equal(status_of(&b, id), -ENOENT);
         assert_int_equal(rundirs(&b), 0);
-        bench_release(&b);
 }
 
 static void a_finished_task_is_deleted_with_its_logs(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         submit(&b, id);
         UNTIL(&b, b.n_running == 1);
@@ -556,7 +522,6 @@ static void a_finished_task_is_deleted_with_its_logs(void **state) {
         assert_int_equal(delete_task(&b, id), 0);
         assert_int_equal(rundirs(&b), 0);
         assert_int_equal(status_of(&b, id), -ENOENT);
-        bench_release(&b);
 }
 
 /* ---- retention -------------------------------------------------------------------------------------------------------------------- */
@@ -657,8 +622,7 @@ static void a_run_directory_without_a_task_is_swept(void **state) {
 }
 
 static void a_drain_lets_what_runs_end_and_refuses_the_rest(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37], waits[37], no[37];
         submit(&b, id);
         submit(&b, waits);
@@ -671,12 +635,10 @@ static void a_drain_lets_what_runs_end_and_refuses_the_rest(void **state) {
         assert_int_equal(status_of(&b, id), TASK_COMPLETED);
         assert_int_equal(status_of(&b, waits), TASK_PENDING);
         assert_int_equal(b.started, 1);
-        bench_release(&b);
 }
 
 static void after_the_grace_what_runs_is_put_back_without_costing_an_attempt(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         submit(&b, id);
         for (int i = 0; i < TASK_ATTEMPTS_MAX + 1; i++) {
@@ -689,12 +651,10 @@ static void after_the_grace_what_runs_is_put_back_without_costing_an_attempt(voi
         UNTIL(&b, b.n_running == 1);
         end_run(&b, b.running, OUTCOME_RESOLVED);
         UNTIL(&b, status_of(&b, id) == TASK_COMPLETED);
-        bench_release(&b);
 }
 
 static void what_a_drain_puts_back_is_pending_and_can_be_deleted(void **state) {
-        struct bench b;
-        bench_init(&b, 2, 10);
+        BENCH(b, 2, 10);
         char id[37], starts[37];
         submit(&b, id);
         UNTIL(&b, b.n_running == 1);
@@ -705,12 +665,10 @@ static void what_a_drain_puts_back_is_pending_and_can_be_deleted(void **state) {
         assert_int_equal(status_of(&b, starts), TASK_PENDING);
         assert_int_equal(delete_task(&b, id), 0);
         assert_int_equal(status_of(&b, id), -ENOENT);
-        bench_release(&b);
 }
 
 static void when_the_spawner_is_lost_what_runs_is_interrupted(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37], waits[37];
         submit(&b, id);
         submit(&b, waits);
@@ -722,19 +680,16 @@ static void when_the_spawner_is_lost_what_runs_is_interrupted(void **state) {
         assert_int_equal(status_of(&b, waits), TASK_PENDING);
         end_run(&b, b.running, OUTCOME_INFRA_ERROR);     /* too late: the record stands */
         assert_true(has(&b, id, "\"interrupted\""));
-        bench_release(&b);
 }
 
 static void a_task_that_was_just_starting_when_the_spawner_was_lost_never_runs(void **state) {
-        struct bench b;
-        bench_init(&b, 1, 10);
+        BENCH(b, 1, 10);
         char id[37];
         submit(&b, id);                /* `running` is on its way to disk */
         tasks_lost(b.ts, on_drained, &b);
         UNTIL(&b, b.drained);
         assert_true(has(&b, id, "\"interrupted\""));
         assert_int_equal(b.started, 0);
-        bench_release(&b);
 }
 
 int main(void) {
