@@ -18,6 +18,7 @@
 #include "score/request.h"
 #include "session/session.h"
 #include "store/home.h"
+#include "store/image_store.h"
 
 #define LAYER_CACHE_MAX (200ull << 30)
 #define MIRROR_CACHE_MAX (50ull << 30)
@@ -32,6 +33,7 @@ struct engine {
         struct egress *egress;
         struct ledger *ledger;
         struct tree_store *trees;
+        struct image_store *images;
         struct tasks *tasks;
         struct sessions *sessions;
         struct score_env score;
@@ -223,7 +225,9 @@ static int open_stores(struct engine *en, struct error *e) {
                 tc.max_bytes = fstatvfs(en->home.dirfd, &v) == 0 ? MIN2((uint64_t)LAYER_CACHE_MAX, (uint64_t)v.f_blocks * v.f_frsize / 2) : LAYER_CACHE_MAX;
         if (tc.mirror_max_bytes == 0)
                 tc.mirror_max_bytes = fstatvfs(en->home.dirfd, &v) == 0 ? MIN2((uint64_t)MIRROR_CACHE_MAX, (uint64_t)v.f_blocks * v.f_frsize / 4) : MIRROR_CACHE_MAX;
-        return tree_store_open(en->loop, en->spawner, &tc, &en->trees, e);
+        r = tree_store_open(en->loop, en->spawner, &tc, &en->trees, e);
+        const struct image_store_config ic = { .home = cfg->home, .max_bytes = tc.max_bytes, .pull_timeout_ms = cfg->image_pull_timeout_s * 1000 };
+        return r < 0 ? r : image_store_open(en->loop, en->spawner, &ic, &en->images, e);
 }
 
 static int run_start(void *ctx, const char *id, struct score_request *req, int log_dirfd, score_done done, void *user,
@@ -243,7 +247,11 @@ static void fatal(const char *why, void *user) {
                 en->fatal(why, en->fatal_user);
 }
 
-static uint64_t shed(uint64_t bytes, void *user) { return tree_store_shed(((struct engine *)user)->trees, bytes); }
+static uint64_t shed(uint64_t bytes, void *user) {
+        struct engine *en = user;
+        uint64_t freed = tree_store_shed(en->trees, bytes);
+        return freed >= bytes ? freed : freed + image_store_shed(en->images, bytes - freed);
+}
 
 static int open_tasks(struct engine *en, struct error *e) {
         char path[4096];
@@ -343,10 +351,16 @@ static void spawner_stopped(void *user) {
         en->drained(en->drained_user);
 }
 
+static void images_closed(void *user) {
+        struct engine *en = user;
+        en->images = NULL;
+        spawner_stop(en->spawner, spawner_stopped, en);
+}
+
 static void trees_closed(void *user) {
         struct engine *en = user;
         en->trees = NULL;
-        spawner_stop(en->spawner, spawner_stopped, en);
+        image_store_close(en->images, images_closed, en);
 }
 
 static void drained_one(void *user) {
@@ -389,6 +403,7 @@ void engine_free(struct engine *en) {
 
 /* ---- for the surfaces -------------------------------------------------------------------------------------------------------------- */
 
+struct image_store *engine_images(struct engine *en) { return en->images; }
 const struct score_defaults *engine_defaults(const struct engine *en) { return &en->defaults; }
 
 int engine_check_source(struct engine *en, const char *repo_url, const char *commit, struct error *e) {

@@ -31,6 +31,8 @@ void engine_free(struct engine *en);       /* after a drain, or a fatal end; the
 struct engine_stats { size_t queued, running, slots /* that may run at once */, sessions; bool draining, disk_low; };
 void engine_stats(struct engine *en, struct engine_stats *ret);
 
+struct image_store;
+struct image_store *engine_images(struct engine *en);       /* NULL on the way down */
 /* What requests get where they say nothing: the operator's settings. Constant for the life of the engine. */
 const struct score_defaults *engine_defaults(const struct engine *en);
 /* May this repository be used at all? 0, or -EINVAL with a text that begins with the field: "repo_url: ...". */

@@ -11,6 +11,7 @@ static const struct helper_verb verbs[] = {
         { "copy-out", verb_copy_out },
         { "look", verb_look },
         { "files", verb_files },
+        { "find-user", verb_find_user },
         { "read-file", verb_read_file },
         { "remove-tree", verb_remove_tree },
         { "results", verb_results },

@@ -53,8 +53,7 @@ static bool is_scratch(const struct build *b) { return strcmp(b->cell->spec.imag
 static int image_lower(struct build *b, enum plane p) {
         struct seat *s = b->cell->seat;
         if (b->image >= 0)
-                /* What is empty belongs to nobody, and tmpfs cannot be id-mapped before Linux 6.3. */
-                return p == PLANE_ROOT ? own(b, mount_clone(b->image, "", LOWER_ATTRS, is_scratch(b) ? -1 : s->user_ns)) : -ENOENT;
+                return p == PLANE_ROOT ? own(b, is_scratch(b) ? cell_lowest(b->sp, LOWER_ATTRS, s->user_ns) : mount_clone(b->image, "", LOWER_ATTRS, s->user_ns)) : -ENOENT;
         if (b->sp->host_lower[p] < 0)
                 return -ENOENT;
         if (s->lower[p] < 0) {
@@ -82,6 +81,14 @@ static int layer_lower(struct build *b, const char *id, enum plane p) {
         return fd;
 }
 
+static int add_lowest(struct build *b) {
+        int fd = own(b, cell_lowest(b->sp, LOWER_ATTRS, b->cell->seat->user_ns)), parked = fd < 0 ? fd : mount_park(fd);
+        if (parked < 0)
+                return fault_set(b->f, "attach the image", parked);
+        b->lower[PLANE_ROOT][b->n_lowers[PLANE_ROOT]++] = fd;
+        return 0;
+}
+
 /* Lowers of each plane, top first: layers from the last to the first, then the image. */
 static int collect_lowers(struct build *b) {
         const char *const *layers = b->cell->spec.layers;
@@ -107,7 +114,7 @@ static int collect_lowers(struct build *b) {
                 else
                         b->lower[p][b->n_lowers[p]++] = fd;
         }
-        return 0;
+        return b->image >= 0 && !is_scratch(b) ? add_lowest(b) : 0;
 }
 
 static int base_plane(struct build *b, enum plane p) {
@@ -250,8 +257,6 @@ static int add_inner(struct build *b) {
         }
         if (r == 0)
                 r = add_mount(b, shm, "dev/shm");
-        if (r == 0 && b->image >= 0)
-                r = cell_fill_image(c->plane[PLANE_ROOT], c->seat->base, &c->spec, host_name(c));
         return r < 0 ? fault_set(b->f, "attach inner file systems", r) : 0;
 }
 

@@ -30,22 +30,50 @@ static int open_directory(struct spawn *sp, const char *path, int *ret_fd) {
         return -EPERM;
 }
 
-/* An empty directory to be the lowest of everything, made once. */
-static int open_scratch(struct spawn *sp, int *ret_fd) {
-        if (sp->empty_lower < 0) {
-                int made = mount_tmpfs(4096, 2, 0755, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID);
-                int r = made < 0 ? made : mount_park(made);
-                if (r < 0) {
-                        mount_release(made);
-                        return r;
-                }
-                sp->empty_lower = made;
+/* What is below everything in an image: places for what is mounted, and what programs expect and an image may lack. Made once; as a
+ * lower it is never in the way of what the image has, and in no layer. */
+static int fill_lowest(int top) {
+        static const char hosts[] = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
+        static const struct { const char *name; mode_t mode; } dirs[] = { { "proc", 0555 }, { "dev", 0755 }, { "sys", 0555 }, { "etc", 0755 }, { "tmp", 01777 } };
+        for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+                if (mkdirat(top, dirs[i].name, 0700) < 0 || fchmodat(top, dirs[i].name, dirs[i].mode, 0) < 0)
+                        return -errno;
+        _cleanup_close_ int fd = fs_open_beneath(top, "etc/hosts", O_WRONLY | O_CREAT | O_EXCL, 0644);
+        int r = fd < 0 ? fd : fs_write_all(fd, hosts, strlen(hosts));
+        return r == 0 && fchmod(fd, 0644) < 0 ? -errno : r;
+}
+
+static int lowest(struct spawn *sp) {
+        if (sp->lowest >= 0)
+                return 0;
+        int made = mount_tmpfs(64 << 10, 16, 0755, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID);
+        int r = made < 0 ? made : fill_lowest(made);
+        if (r == 0)
+                r = mount_park(made);
+        if (r < 0) {
+                mount_release(made);
+                return r;
         }
-        int fd = fcntl(sp->empty_lower, F_DUPFD_CLOEXEC, 3);
+        sp->lowest = made;
+        return 0;
+}
+
+static int open_scratch(struct spawn *sp, int *ret_fd) {
+        int r = lowest(sp);
+        int fd = r < 0 ? r : fcntl(sp->lowest, F_DUPFD_CLOEXEC, 3);
         if (fd < 0)
-                return -errno;
+                return r < 0 ? r : -errno;
         *ret_fd = fd;
         return 0;
+}
+
+int cell_lowest(struct spawn *sp, uint64_t attrs, int user_ns) {
+        int r = lowest(sp);
+        if (r < 0)
+                return r;
+        int fd = mount_clone(sp->lowest, "", attrs, user_ns);
+        /* Before Linux 6.3 a tmpfs cannot be id-mapped: there it belongs to nobody, and can be read all the same. */
+        return fd == -EINVAL ? mount_clone(sp->lowest, "", attrs, -1) : fd;
 }
 
 int cell_open_base(struct spawn *sp, const char *image, int *ret_fd) {
@@ -54,30 +82,4 @@ int cell_open_base(struct spawn *sp, const char *image, int *ret_fd) {
                 return 0;
         }
         return strcmp(image, IMAGE_SCRATCH) == 0 ? open_scratch(sp, ret_fd) : open_directory(sp, image, ret_fd);
-}
-
-static int add_dir(int root, const char *name, mode_t mode, uint32_t owner) {
-        if (mkdirat(root, name, 0700) < 0)
-                return errno == EEXIST ? 0 : -errno;
-        return fchownat(root, name, owner, owner, AT_SYMLINK_NOFOLLOW) < 0 || fchmodat(root, name, mode, 0) < 0 ? -errno : 0;
-}
-
-/* What programs expect and an image may lack. Where it has something else at the place, that is the image's own business. */
-static void add_usual(int root, uint32_t owner, const char *host_name) {
-        char hosts[256];
-        if (add_dir(root, "tmp", 01777, owner) < 0 || add_dir(root, "etc", 0755, owner) < 0)
-                return;
-        _cleanup_close_ int fd = fs_open_beneath(root, "etc/hosts", O_WRONLY | O_CREAT | O_EXCL, 0644);
-        snprintf(hosts, sizeof hosts, "127.0.0.1\tlocalhost\n::1\tlocalhost\n127.0.1.1\t%s\n", host_name);
-        if (fd >= 0 && (fchown(fd, owner, owner) < 0 || fs_write_all(fd, hosts, strlen(hosts)) < 0))
-                unlinkat(root, "etc/hosts", 0);
-}
-
-int cell_fill_image(int root, uint32_t owner, const struct sandbox_spec *s, const char *host_name) {
-        int r = 0;
-        for (const char *const *t = (const char *const[]){ "proc", "dev", "sys", NULL }; *t && r == 0; t++)
-                r = add_dir(root, *t, 0755, owner);
-        if (r == 0 && (s->upper != UPPER_LAYER || s->profile == PROFILE_SETUP))
-                add_usual(root, owner, host_name);
-        return r;
 }

@@ -493,7 +493,7 @@ static void stop(struct spawn *sp) {
 int spawner_main(int socket_fd) {
         static struct spawn sp = {
                 .epoll = -1, .home_fd = -1, .seed_ns = -1, .null_file = -1, .idle_net = -1, .init_image = -1, .helper_image = -1,
-                .host_lower = { -1, -1, -1 }, .empty_lower = -1, .cells.max = SPAWNER_CELLS_MAX, .procs.max = SPAWNER_PROCS_MAX,
+                .host_lower = { -1, -1, -1 }, .lowest = -1, .cells.max = SPAWNER_CELLS_MAX, .procs.max = SPAWNER_PROCS_MAX,
         };
         struct error e = { 0 };
         sandbox_limits_default(&sp.blank_limits);

@@ -163,7 +163,7 @@ struct spawn {
         int null_file;                     /* /dev/null, open */
         int idle_net;                      /* an empty network namespace, for helpers */
         int host_lower[PLANE_MAX];         /* directories of the host image */
-        int empty_lower;                   /* an empty file system: the lowest of an image that is all layers; -1 until needed */
+        int lowest;                        /* a file system with what every image needs, below all that it has; -1 until needed */
         char fingerprint[SHA256_HEX];
         int init_image, helper_image, launcher_image;      /* sealed memfds */
         unsigned n_launching;              /* procs whose pid is not known yet */
@@ -215,9 +215,8 @@ void cell_free(struct spawn *sp, struct cell *c);
 /* ---- cell_image.c ---- */
 /* The image's own directory, O_PATH; -1 in *ret_fd: the host's planes. -EPERM: below no image root. */
 int cell_open_base(struct spawn *sp, const char *image, int *ret_fd);
-/* Makes what an image may lack: places for what is mounted, /tmp, /etc/hosts. A layer that an archive is unpacked into gets the first of
- * these only: it is to be what the archive says. */
-int cell_fill_image(int root, uint32_t owner, const struct sandbox_spec *s, const char *host_name);
+/* What lies below every image of one plane: /proc, /dev, /sys, /tmp, /etc/hosts. A fresh mount, the caller's. */
+int cell_lowest(struct spawn *sp, uint64_t attrs, int user_ns);
 
 /* ---- spawner_exec.c ---- */
 struct exec_request {                      /* exec_spec as it came, checked */

@@ -8,6 +8,7 @@
 #define IMAGE_CONFIG_ITEMS_MAX 4096            /* of any of its lists */
 #define IMAGE_CONFIG_TEXT_MAX (256u * 1024)    /* of one string */
 #define IMAGE_CONFIG_USER_MAX 255
+#define IMAGE_CONFIG_KEY_MAX 511               /* of a label, a port, a volume */
 
 struct image_config {              /* all owned; NULL = not given */
         char **env;                /* "NAME=value" */

@@ -88,8 +88,7 @@ struct image_want;
 
 struct image_want_callbacks {
         /* Nobody has the layer: make it now. Ends with exactly one of image_layer_unpack, image_layer_run, image_layer_publish or
-         * image_layer_abandon. Also called for one who waited, when the one who made it was cancelled. May be called from inside
-         * image_layer_want. */
+         * image_layer_abandon. Also called for one who waited, when the one who made it was cancelled. */
         void (*make)(struct image_layer *l, void *user);
         /* The layer is there: `c` is the parent chain and the layer, the callee's to unref. Or it failed: c NULL, and the failure
          * of whoever made it. Exactly once, unless cancelled. */
@@ -98,7 +97,9 @@ struct image_want_callbacks {
 /* `key`: see above. Takes its own reference on `parent`. -E2BIG: IMAGE_LAYERS_MAX reached. */
 int image_layer_want(struct image_store *st, struct image_chain *parent, const char *key, const struct image_want_callbacks *cb, void *user,
                      struct image_want **ret, struct error *e);
-void image_want_cancel(struct image_want *w);      /* no callback runs any more; what was being made is given up, or passed on */
+/* No callback runs any more; what was being made is given up, or passed on to who waits. Who is between `make` and its end with a sandbox
+ * (or download) of its own still ends the layer, with image_layer_abandon(l, IMAGE_CANCELLED, e), once that is gone. */
+void image_want_cancel(struct image_want *w);
 /* Is it there already (then image_layer_want ends without make)? For those who would have to download first. */
 bool image_layer_known(struct image_store *st, const char *key);
 
