@@ -16,7 +16,7 @@
 #include "sandbox/facilities.h"
 #include "sandbox/seccomp.h"
 
-#define HIGH_FD 512            /* where descriptors are parked while their targets are filled */
+#define HIGH_FD 512            /* above every target: where descriptors wait while those are filled */
 
 int child_fail(struct child_report *r, const char *step, int code) {
         r->code = code;
@@ -37,12 +37,12 @@ int child_send_fd(int socket, int fd) {
 /* ---- what every birth ends with ---- */
 
 /* Descriptors that live on, moved out of the way in ascending order. */
-struct parked { int fd[MESSAGE_FDS_MAX + 3]; size_t n; };
+struct parked { bool shared; int fd[CHILD_SLOTS]; size_t n; };
 
 static int park(struct parked *p, int *fd) {
         if (*fd < 0)
                 return 0;
-        *fd = fcntl(*fd, F_DUPFD_CLOEXEC, p->n ? p->fd[p->n - 1] + 1 : HIGH_FD);
+        *fd = p->shared ? dup3(*fd, CHILD_SLOT + (int)p->n, O_CLOEXEC) : fcntl(*fd, F_DUPFD_CLOEXEC, p->n ? p->fd[p->n - 1] + 1 : HIGH_FD);
         if (*fd < 0)
                 return -errno;
         p->fd[p->n++] = *fd;
@@ -62,8 +62,17 @@ static int close_others(const struct parked *p) {
         return close_range(from, ~0u, 0) < 0 ? -errno : 0;
 }
 
+int child_slots_reserve(int null_fd) { return child_slots_restore(null_fd, CHILD_SLOTS); }
+
+int child_slots_restore(int null_fd, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                if (dup3(null_fd, CHILD_SLOT + (int)i, O_CLOEXEC) < 0)
+                        return -errno;
+        return 0;
+}
+
 static int place_fds(struct child_exec *c) {
-        struct parked p = { .n = 0 };
+        struct parked p = { .shared = c->shared_files };
         const struct exec_request *x = c->x;
         int source[MESSAGE_FDS_MAX];
         int r = park(&p, &c->user_ns);
@@ -75,6 +84,10 @@ static int place_fds(struct child_exec *c) {
                 source[i] = x->fds[i].fd < 0 ? c->null_fd : x->fds[i].fd;
                 r = park(&p, &source[i]);
         }
+        c->slots_used = p.n;
+        /* From here on the table is our own, and holds nothing from the last slot on: what is not wanted is not even copied. */
+        if (r == 0 && p.shared && close_range(CHILD_SLOT + (unsigned)p.n, ~0u, CLOSE_RANGE_UNSHARE) < 0)
+                r = -errno;
         if (r == 0)
                 r = close_others(&p);
         for (size_t i = 0; i < x->n_fds && r == 0; i++) {

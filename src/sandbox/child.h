@@ -20,6 +20,13 @@ struct sock_fprog;
 
 struct child_report { const char *step; int code; };   /* code: -errno; 0 = executed, as far as is known */
 
+/* A first process shares the spawner's table of descriptors, or each would begin with a copy of thousands and end with closing them.
+ * What it keeps it first moves to low numbers, the slots, above which its own table then ends. In the spawner's table they are held
+ * by an open null file, so that nothing else gets these numbers. Above every target of a descriptor. */
+#define CHILD_SLOT 320
+#define CHILD_SLOTS (MESSAGE_FDS_MAX + 3)
+int child_slots_reserve(int null_fd);      /* once, in the spawner */
+
 #define CHILD_MOUNTS_MAX 64
 struct child_mount { int fd; const char *target; };    /* detached mount; target relative to the new root */
 
@@ -28,6 +35,8 @@ struct child_exec {
         int program;               /* memfd to execute; -1: argv[0], looked up inside */
         int user_ns;               /* to join, or -1: it is in it */
         bool filtered;             /* the filter is installed */
+        bool shared_files;         /* it shares the spawner's descriptors until it places its own */
+        size_t slots_used;         /* what it has put into slots then */
         int null_fd;               /* for descriptors that were given as -1 */
         struct confine_plan confine;
         const struct sock_fprog *filter;

@@ -148,12 +148,14 @@ int child_first(struct child_first *c, pid_t *ret_pid, int *ret_pidfd) {
         int pidfd = -1;
         c->report = (struct child_report){ 0 };
         struct clone_args args = {
-                .flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_NEWPID, .pidfd = (uint64_t)(uintptr_t)&pidfd, .exit_signal = SIGCHLD,
+                .flags = CLONE_VM | CLONE_FILES | CLONE_VFORK | CLONE_PIDFD | CLONE_NEWPID, .pidfd = (uint64_t)(uintptr_t)&pidfd, .exit_signal = SIGCHLD,
                 .stack = (uint64_t)(uintptr_t)stack, .stack_size = sizeof stack,
         };
         child_born_in_group(&c->exec, &args);
         forget_marks(stack, sizeof stack);
+        c->exec.shared_files = true;
         long pid = clone_call(&args, first_main, c);
+        (void)child_slots_restore(c->exec.null_fd, c->exec.slots_used);
         if (pid < 0)
                 return child_fail(&c->report, "clone", (int)pid);
         /* It changed its credentials while it shared our memory, and where fs.suid_dumpable is set that shows. */
@@ -205,9 +207,6 @@ static int parked_main(void *arg) {
                 return child_fail(rep, "install the system call filter", r), 1;
         turn_give(&p->turn, TURN_PARKED);
         turn_wait(&p->turn, TURN_PARKED);
-        /* Only now: what the spawner has opened meanwhile for this one is in the table. */
-        if (unshare(CLONE_FILES) < 0)
-                return child_fail(rep, "part the descriptors", -errno), 1;
         child_finish(c, rep);
         return 1;
 }
@@ -217,6 +216,7 @@ int child_park(struct child_parked *p, pid_t *ret_pid, int *ret_pidfd) {
         struct child_first *c = &p->first;
         c->report = (struct child_report){ 0 };
         p->turn = TURN_CHILD_MAKES;
+        c->exec.shared_files = true;
         struct clone_args args = {
                 .flags = CLONE_VM | CLONE_FILES | CLONE_PIDFD | CLONE_NEWPID | CLONE_CHILD_CLEARTID, .pidfd = (uint64_t)(uintptr_t)&pidfd,
                 .exit_signal = SIGCHLD, .child_tid = (uint64_t)(uintptr_t)&p->turn,
@@ -249,6 +249,7 @@ int child_unpark(struct child_parked *p) {
                 return child_fail(&p->first.report, "wake the first process", -ESRCH);
         raw_futex(&p->turn, FUTEX_WAKE, 1);
         turn_wait(&p->turn, TURN_CHILD_ENDS);
+        (void)child_slots_restore(p->first.exec.null_fd, p->first.exec.slots_used);
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         return p->first.report.code;
 }

@@ -12,4 +12,5 @@ void child_settle(void);
 int child_finish(struct child_exec *c, struct child_report *rep);
 /* Being born in the group costs nothing; moving there takes a lock that waits for a grace period: up to 10 ms. */
 void child_born_in_group(struct child_exec *c, struct clone_args *args);
+int child_slots_restore(int null_fd, size_t n);
 int child_send_fd(int socket, int fd);

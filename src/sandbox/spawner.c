@@ -364,6 +364,9 @@ static int open_images(struct spawn *sp, struct error *e) {
         sp->helper_image = fs_memfd("helper", sandbox_helper_image, (size_t)(sandbox_helper_image_end - sandbox_helper_image));
         sp->null_file = open("/dev/null", O_RDWR | O_CLOEXEC);
         sp->reports = mmap(NULL, (SPAWNER_PROCS_MAX + 1) * sizeof *sp->reports, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        int r = sp->null_file < 0 ? -errno : child_slots_reserve(sp->null_file);
+        if (r < 0)
+                return error_set(e, r, "reserve descriptors");
         /* Nobody inside, where they are unmapped, may read them: so the kernel makes what executes them undumpable from its first
          * instruction on, and its memory belongs to the initial user namespace. */
         if (fchmod(sp->init_image, 0111) < 0 || fchmod(sp->launcher_image, 0111) < 0)
