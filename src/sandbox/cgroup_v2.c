@@ -157,8 +157,11 @@ static void v2_now(struct cgroup *c, struct cgroup_now *ret) {
         ret->pids = cg_read_number(c->m->dir[CG_GROUP], c->name, "pids.current", NULL);
 }
 
+/* What its sockets hold counts as its memory here; v1 has a limit of its own for that. */
 static int64_t v2_private_memory(struct cgroup *c) {
-        return cg_read_number(c->m->dir[CG_GROUP], c->name, "memory.stat", "anon");
+        int64_t anon = cg_read_number(c->m->dir[CG_GROUP], c->name, "memory.stat", "anon");
+        int64_t sock = cg_read_number(c->m->dir[CG_GROUP], c->name, "memory.stat", "sock");
+        return anon < 0 ? anon : anon + MAX2(sock, (int64_t)0);
 }
 
 static int64_t v2_shared_memory(struct cgroup *c) {

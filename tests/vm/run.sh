@@ -10,7 +10,7 @@ build=$(dirname "$(readlink -f "${BRIG:-build/brig}")")/../..
 build=$(readlink -f "$build")
 vm=$build/vm
 here=tests/vm
-limit=${VM_SECONDS:-900}
+limit=${VM_SECONDS:-1200}
 tests=(${VM_TESTS:-cgroup seccomp confine idrange netns facilities network sandbox teardown limits image layer_image refusals helper escape blank isolation})
 
 mkdir -p "$vm"

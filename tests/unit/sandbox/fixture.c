@@ -15,6 +15,12 @@ static void on_stopped(void *user) { ((struct fixture *)user)->stopped = true; }
 static char instance[16];
 
 const char *fixture_instance(void) { return instance; }
+
+unsigned fixture_slowness(void) {
+        const char *slow = getenv("BRIG_TEST_SLOW");
+        long n = slow ? strtol(slow, NULL, 10) : 1;
+        return n >= 1 && n <= 100 ? (unsigned)n : 1;
+}
 void fixture_kill_spawner(struct fixture *f) { kill(spawner_pid(f->spawner), SIGKILL); }
 
 /* Mounts that other programs make meanwhile are not ours to count, and what the spawner should leave in "the host's" namespace shows

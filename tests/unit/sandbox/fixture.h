@@ -21,6 +21,8 @@ int fixture_teardown(void **state);
 
 /* Instance id of the last fixture that was set up. */
 const char *fixture_instance(void);
+/* How many times longer things may take here: BRIG_TEST_SLOW on an emulated machine, else 1. */
+unsigned fixture_slowness(void);
 void fixture_kill_spawner(struct fixture *f);
 
 struct box {                       /* one sandbox under test */

@@ -127,7 +127,7 @@ static void a_timeout_kills_what_the_exec_started_and_nothing_else(void **state)
         const struct exec_spec xo = run_spec(&other, keep);
         run_start(&b, &other, &xo);
         struct exec_spec x = run_spec(&slow, argv);
-        x.timeout_ms = 300;
+        x.timeout_ms = 300 * fixture_slowness();
         run_start(&b, &slow, &x);
         run_wait(&b, &slow);
         assert_true(slow.end.timed_out);
