@@ -206,7 +206,7 @@ static void on_box(const struct box_result *r, void *user) {
                 b->box_done(b, r);
 }
 
-int build_tmpfile(const struct builder *b) {
+int build_unnamed_file(const struct builder *b) {
         int fd = open(b->directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         return fd < 0 ? -errno : fd;
 }
@@ -478,7 +478,8 @@ int build_start(struct builder *owner, const struct build_spec *spec, const stru
         b->no_cache = spec->no_cache;
         b->once = spec->once;
         b->deadline_ms = now_ms() + (spec->timeout_ms ? spec->timeout_ms : BUILD_TIMEOUT_DEFAULT_MS);
-        int r = copy_spec(b, spec, e);
+        int r = spec->dockerfile ? build_check(spec, e) : 0;
+        r = r ? r : copy_spec(b, spec, e);
         if (r == 0 && b->text)
                 r = build_check_text(b, e);
         if (r < 0) {
@@ -498,6 +499,18 @@ int build_start(struct builder *owner, const struct build_spec *spec, const stru
         uv_timer_start(&b->timer, begin, 0, 0);
         *ret = b;
         return 0;
+}
+
+int build_check(const struct build_spec *spec, struct error *e) {
+        struct build b = { .context = -1, .copy.fd = -1 };
+        struct build_spec without = *spec;
+        without.context = -1;
+        int r = copy_spec(&b, &without, e);
+        if (r == 0 && b.text)
+                r = build_check_text(&b, e);
+        r = r < 0 || !b.text ? r : build_plan(&b, e);
+        release_contents(&b);
+        return r;
 }
 
 /* ---- the builder ---- */
@@ -529,6 +542,7 @@ static void nothing_left(uv_handle_t *h) {
 void builder_close(struct builder *b, void (*done)(void *user), void *user) {
         b->closed = done;
         b->closed_user = user;
+        recipes_free(b);
         for (struct build *x = b->builds; x; x = x->next)
                 build_cancel(x);
         if (b->n_builds > 0) {

@@ -71,4 +71,5 @@ void build_cancel(struct build *b);        /* no callback any more. NULL is noth
 
 /* A context from {name: content}: a tar archive in an unnamed file. Names are relative, without ".."; directories come by themselves. */
 struct build_file { const char *name; const char *data; size_t len; uint32_t mode; };
+int build_unnamed_file(const struct builder *b);    /* on the disk; -errno */
 int build_context_make(struct builder *b, const struct build_file *files, size_t n, int *ret_fd, struct error *e);

@@ -208,7 +208,7 @@ static bool name_ok(const char *s) {
 int build_context_make(struct builder *b, const struct build_file *files, size_t n, int *ret_fd, struct error *e) {
         static const char zeros[TAR_WRITE_END];
         _cleanup_buf_ struct buf head = BUF_INIT(TAR_WRITE_HEADER_MAX);
-        _cleanup_close_ int fd = build_tmpfile(b);
+        _cleanup_close_ int fd = build_unnamed_file(b);
         int r = fd < 0 ? fd : 0;
         for (size_t i = 0; r == 0 && i < n; i++) {
                 const struct build_file *f = &files[i];

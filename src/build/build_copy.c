@@ -171,7 +171,7 @@ static int write_heredocs(struct build *b, struct error *e) {
         struct copy_step *c = &b->copy;
         struct sha256 h;
         _cleanup_buf_ struct buf head = BUF_INIT(TAR_WRITE_HEADER_MAX);
-        int r = c->fd = build_tmpfile(b->builder);
+        int r = c->fd = build_unnamed_file(b->builder);
         if (r >= 0)
                 r = sha256_init(&h);
         if (r < 0)
@@ -253,7 +253,7 @@ static void take(struct build *b) {
                         want_layer(b);
                 return;
         }
-        c->fd = build_tmpfile(b->builder);
+        c->fd = build_unnamed_file(b->builder);
         if (c->fd < 0 || take_argv(b, &argv) < 0) {
                 build_fail_text(b, IMAGE_INTERNAL, c->fd < 0 ? c->fd : -ENOMEM, "COPY");
                 return;

@@ -11,6 +11,8 @@ struct builder {
         char *directory;
         struct sandbox_limits limits;
         struct build *builds; size_t n_builds;             /* those whose memory is there, over or not */
+        struct recipe *recipes; size_t n_recipes;          /* oldest first */
+        struct image_puller rest;
         bool closing;
         void (*closed)(void *user); void *closed_user;
 };
@@ -76,6 +78,9 @@ struct build {
         unsigned pending;                  /* handles, boxes and pool work that still refer to this */
 };
 
+/* ---- recipe.c ---- */
+void recipes_free(struct builder *b);
+
 /* ---- build.c ---- */
 void build_fail(struct build *b, enum image_failure failure, const struct error *e);
 void build_fail_text(struct build *b, enum image_failure failure, int code, const char *text);
@@ -86,6 +91,7 @@ void build_finish(struct build *b, struct image *img);     /* it was built befor
 void build_advance(struct build *b);
 void build_unpend(struct build *b);        /* one less refers to it; may free it, if it is over */
 int build_check_text(struct build *b, struct error *e);
+int build_check(const struct build_spec *spec, struct error *e);    /* as build_start would, without one */
 void build_next(struct build *b);          /* this instruction is done */
 const struct instruction *build_instruction(const struct build *b);
 uint64_t build_remaining(const struct build *b);
@@ -100,7 +106,6 @@ void build_acquire(struct build *b, const char *ref, void (*acquired)(struct bui
 void build_helper(struct build *b, struct image_chain *c, const char *const *argv, int fd, void (*done)(struct build *, const struct box_result *));
 /* The helper's answer in terms of a build: 0, or the build has failed. `fault`: a status of 1 is the Dockerfile's fault. */
 int build_helper_ok(struct build *b, const struct box_result *r, const char *what);
-int build_tmpfile(const struct builder *b);                        /* unnamed, on disk; -errno */
 void build_key_begin(struct sha256 *h, const struct build *b, const char *what);   /* of a step on b->chain */
 
 /* ---- build_context.c ---- */

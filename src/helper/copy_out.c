@@ -40,7 +40,7 @@ struct copy {
         uint32_t mode;
         const char *leaf;
         uint64_t bytes_max, entries_max, bytes, entries;
-        dev_t devices[4]; unsigned n_devices;
+        uint64_t mounts[4]; unsigned n_mounts;
         SHA256_CTX hash;
         struct buf out;
         char name[COPY_PATH_MAX + 1];          /* in the archive */
@@ -153,9 +153,19 @@ static int copy_link(struct copy *c, int dir, const char *name, const struct sta
 
 /* ---- directories ---- */
 
-static bool known_device(const struct copy *c, dev_t d) {
-        for (unsigned i = 0; i < c->n_devices; i++)
-                if (c->devices[i] == d)
+/* Mounts, not devices: a file of an overlay has the device of its layer. */
+static uint64_t mount_of(int dir, const char *name) {
+        struct statx sx;
+        if (statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (*name ? 0 : AT_EMPTY_PATH), STATX_MNT_ID, &sx) < 0 || !(sx.stx_mask & STATX_MNT_ID))
+                return 0;
+        return sx.stx_mnt_id;
+}
+
+/* Is it of the image, and not something that the sandbox has mounted? */
+static bool of_the_image(const struct copy *c, int dir, const char *name) {
+        uint64_t m = mount_of(dir, name);
+        for (unsigned i = 0; i < c->n_mounts; i++)
+                if (m && c->mounts[i] == m)
                         return true;
         return false;
 }
@@ -200,11 +210,13 @@ static int copy_entry(struct copy *c, int dir, const char *name, unsigned depth)
         if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : -errno;
         bool ignored = c->ignore && ignore_matches(c->ignore, c->path);
+        if (!of_the_image(c, dir, name))
+                return 0;
         if (S_ISREG(st.st_mode))
                 return ignored ? 0 : copy_file(c, dir, name, &st);
         if (S_ISLNK(st.st_mode))
                 return ignored ? 0 : copy_link(c, dir, name, &st);
-        if (!S_ISDIR(st.st_mode) || !known_device(c, st.st_dev))
+        if (!S_ISDIR(st.st_mode))
                 return 0;
         if (ignored && !ignore_takes_back(c->ignore))
                 return 0;
@@ -272,38 +284,64 @@ static int give_archive(struct copy *c, int fd, const struct stat *st) {
         return put_contents(c, fd, (uint64_t)st->st_size, false);
 }
 
-/* Where the descriptor is, below top: for .dockerignore, which knows no links. */
-static int where(struct copy *c, int fd) {
-        char proc[64], full[COPY_PATH_MAX + 64], top[COPY_PATH_MAX + 64];
-        snprintf(proc, sizeof proc, "/proc/self/fd/%d", c->top);
-        ssize_t t = readlink(proc, top, sizeof top - 1);
-        snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-        ssize_t n = readlink(proc, full, sizeof full - 1);
-        if (t < 0 || n < 0)
-                return -1;
-        if (t == 1)
-                t = 0;                         /* "/" */
-        full[n] = top[t] = 0;
-        if (n < t || strncmp(full, top, (size_t)t) != 0)
-                return -1;
-        const char *rest = full + t;
-        while (*rest == '/')
-                rest++;
-        return snprintf(c->path, sizeof c->path, "%s", rest) < (int)sizeof c->path ? 0 : -1;
+/* The path of `source` below top without links, into c->path: for .dockerignore, which knows none. Links and ".." do not leave the top. (Not
+ * by /proc: what is mounted there shows another PID namespace than ours.) */
+static int resolve(struct copy *c, const char *source) {
+        char todo[2 * COPY_PATH_MAX + 2], target[COPY_PATH_MAX + 1], rest[sizeof todo];
+        unsigned links = 0;
+        c->path[0] = 0;
+        if (snprintf(todo, sizeof todo, "%s", source) > (int)COPY_PATH_MAX)
+                return -ENAMETOOLONG;
+        while (todo[0]) {
+                char part[256];
+                size_t n = strcspn(todo, "/"), skip = n + (todo[n] == '/'), old;
+                if (n >= sizeof part)
+                        return -ENAMETOOLONG;
+                memcpy(part, todo, n);
+                part[n] = 0;
+                memmove(todo, todo + skip, strlen(todo + skip) + 1);
+                if (n == 0 || strcmp(part, ".") == 0)
+                        continue;
+                if (strcmp(part, "..") == 0) {
+                        char *slash = strrchr(c->path, '/');
+                        *(slash ? slash : c->path) = 0;
+                        continue;
+                }
+                _cleanup_close_ int dir = fs_open_beneath(c->top, c->path[0] ? c->path : ".", O_PATH | O_DIRECTORY, 0);
+                ssize_t len = dir < 0 ? -1 : readlinkat(dir, part, target, sizeof target - 1);
+                if (dir < 0)
+                        return dir;
+                if (len < 0 && errno != EINVAL)
+                        return -errno;
+                if (len < 0) {                   /* no link */
+                        int r = append(c->path, part, &old);
+                        if (r < 0)
+                                return r;
+                        continue;
+                }
+                target[len] = 0;
+                if (++links > 40)
+                        return -ELOOP;
+                if (target[0] == '/')
+                        c->path[0] = 0;
+                memcpy(rest, todo, strlen(todo) + 1);
+                if (snprintf(todo, sizeof todo, "%s/%s", target, rest) >= (int)sizeof todo)
+                        return -ENAMETOOLONG;
+        }
+        return 0;
 }
 
 static int copy_source(struct copy *c, const char *source) {
         struct stat st;
-        _cleanup_close_ int fd = in_root(c->top, source, O_PATH);
+        int r = resolve(c, source);
+        _cleanup_close_ int fd = r < 0 ? r : fs_open_beneath(c->top, c->path[0] ? c->path : ".", O_PATH, 0);
         if (fd < 0)
                 return theirs(c, fd == -ELOOP ? "%s: too many links" : "%s: no such file or directory", source);
         if (fstat(fd, &st) < 0)
                 return -errno;
         const char *base = strrchr(source, '/');
         base = base ? base + 1 : source;
-        if (where(c, fd) < 0)
-                snprintf(c->path, sizeof c->path, "%s", source);
-        if (!known_device(c, st.st_dev))
+        if (!of_the_image(c, fd, ""))
                 return theirs(c, "%s: not a file of the image", source);
         if (c->path[0] && c->ignore && ignore_matches(c->ignore, c->path) && !(S_ISDIR(st.st_mode) && ignore_takes_back(c->ignore)))
                 return theirs(c, "%s: left out by .dockerignore", source);
@@ -316,11 +354,9 @@ static int copy_source(struct copy *c, const char *source) {
         if (!S_ISREG(st.st_mode))
                 return theirs(c, "%s: neither a file nor a directory", source);
         snprintf(c->name, sizeof c->name, "%s", c->leaf ? c->leaf : base);
-        char proc[64];
-        snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-        _cleanup_close_ int file = open(proc, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);     /* the very file: nothing is looked up */
+        _cleanup_close_ int file = fs_open_beneath(c->top, c->path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
         if (file < 0)
-                return -errno;
+                return file;
         if (c->archive && named_archive(base, file))
                 return give_archive(c, file, &st);
         if ((uint64_t)st.st_size > c->bytes_max - c->bytes)
@@ -330,7 +366,7 @@ static int copy_source(struct copy *c, const char *source) {
         item_of(c, &st, &it);
         it.kind = TAR_WRITE_FILE;
         it.size = (uint64_t)st.st_size;
-        int r = put_header(c, &it);
+        r = put_header(c, &it);
         return r ? r : put_contents(c, file, it.size, true);
 }
 
@@ -425,14 +461,13 @@ static int load_ignore(struct copy *c) {
         return r == -EINVAL || r == -E2BIG ? theirs(c, "%s", e.text) : r;
 }
 
-static void know_devices(struct copy *c) {
+static void know_mounts(struct copy *c) {
         static const char *const planes[] = { ".", "usr", "opt" };
         struct stat st;
         for (size_t i = 0; i < ARRAY_SIZE(planes); i++)
                 if (fstatat(HELPER_ROOT_FD, planes[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
-                        c->devices[c->n_devices++] = st.st_dev;
-        if (fstat(c->top, &st) == 0)
-                c->devices[c->n_devices++] = st.st_dev;
+                        c->mounts[c->n_mounts++] = mount_of(HELPER_ROOT_FD, planes[i]);
+        c->mounts[c->n_mounts++] = mount_of(c->top, "");
 }
 
 int verb_copy_out(int argc, char **argv) {
@@ -454,7 +489,7 @@ int verb_copy_out(int argc, char **argv) {
         c->top = in_root(HELPER_ROOT_FD, top, O_RDONLY | O_DIRECTORY);
         int r = c->top < 0 ? c->top : 0;
         if (r == 0)
-                know_devices(c);
+                know_mounts(c);
         if (r == 0 && ignore)
                 r = load_ignore(c);
         r = r ? r : copy_all(c, argv + first);

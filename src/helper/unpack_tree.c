@@ -327,7 +327,8 @@ int unpack_tree_open(struct unpack_tree *u, const struct unpack_options *o, int 
         int r = u->root < 0 ? u->root : path_set_new((size_t)o->entries_max * 2, &u->seen);
         if (r < 0) {
                 unpack_tree_close(u);
-                return error_set(e, r, "open '%s'", unpack_show(o->target));
+                return r == -ENOTDIR || r == -EXDEV || r == -ELOOP ? error_say(e, -EBADMSG, "'/%s' is not a directory of the image", unpack_show(o->target)) :
+                       error_set(e, r, "open '%s'", unpack_show(o->target));
         }
         return 0;
 }

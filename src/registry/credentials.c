@@ -1,8 +1,6 @@
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <string.h>
 
-#include "base/fs.h"
 #include "base/json.h"
 #include "base/redact.h"
 #include "registry/access.h"
@@ -78,12 +76,13 @@ int credentials_parse(const char *p, size_t n, const char *host, char **ret_user
         return 1;
 }
 
-int credentials_find(const char *file, const char *host, char **ret_username, char **ret_password, struct error *e) {
-        struct buf b = BUF_INIT(REGISTRY_CREDENTIALS_MAX);
-        int r = fs_read_file(AT_FDCWD, file, &b);
-        r = r < 0 ? error_set(e, r, "read the operator's file of credentials") : credentials_parse(buf_str(&b), b.len, host, ret_username, ret_password, e);
-        if (b.data)
-                explicit_bzero(b.data, b.alloc);
-        buf_release(&b);
+int credentials_find(int fd, const char *host, char **ret_username, char **ret_password, struct error *e) {
+        char *text_ = malloc(REGISTRY_CREDENTIALS_MAX);
+        ssize_t n = text_ ? pread(fd, text_, REGISTRY_CREDENTIALS_MAX, 0) : -1;
+        int r = !text_ ? error_set(e, -ENOMEM, "read the operator's credentials") : n < 0 ? error_set(e, -errno, "read the operator's credentials") :
+                credentials_parse(text_, (size_t)n, host, ret_username, ret_password, e);
+        if (n > 0)
+                explicit_bzero(text_, (size_t)n);
+        free(text_);
         return r;
 }

@@ -344,6 +344,7 @@ static int start(struct puller *p, const struct pull_request *req, struct pull *
                 free(x);
                 return r;
         }
+        ASSERT(j);
         x->job = j;
         x->next = j->waiting;
         j->waiting = x;
@@ -379,6 +380,8 @@ static int store_pull(void *ctx, const char *name, uint64_t timeout_ms, void (*s
 
 static void store_cancel(void *ctx, void *job) { pull_cancel(job); }
 
+struct image_puller puller_hook(struct puller *p) { return (struct image_puller){ .pull = store_pull, .cancel = store_cancel, .ctx = p }; }
+
 int puller_new(struct image_store *st, const struct puller_config *cfg, struct puller **ret, struct error *e) {
         struct puller *p = calloc(1, sizeof *p);
         int r = p ? map_init(&p->jobs, job_key) : -ENOMEM;
@@ -396,7 +399,6 @@ int puller_new(struct image_store *st, const struct puller_config *cfg, struct p
                 free(p);
                 return r;
         }
-        image_store_set_puller(st, &(struct image_puller){ .pull = store_pull, .cancel = store_cancel, .ctx = p });
         *ret = p;
         return 0;
 }

@@ -19,7 +19,6 @@ struct puller_config {
         const char *default_host;          /* of names without a host; NULL: IMAGE_REF_DEFAULT_HOST */
         uint64_t timeout_ms;               /* where the request does not say */
 };
-/* Also makes the store pull what it does not know (image_store_set_puller). */
 int puller_new(struct image_store *st, const struct puller_config *cfg, struct puller **ret, struct error *e);
 /* Cancels what runs, frees, calls done. Before the image store is closed. */
 void puller_close(struct puller *p, void (*done)(void *user), void *user);
@@ -41,3 +40,5 @@ struct pull_callbacks {
 /* -EINVAL: no reference (the text begins with "image"), or one that may not be pulled; -EAGAIN; -ENOMEM. */
 int pull_start(struct puller *p, const struct pull_request *req, const struct pull_callbacks *cb, void *user, struct pull **ret, struct error *e);
 void pull_cancel(struct pull *x);          /* NULL is nothing */
+/* For image_store_set_puller: the store then has pulled what it does not know. */
+struct image_puller puller_hook(struct puller *p);

@@ -26,7 +26,8 @@ struct registry {
         uv_loop_t *loop;
         struct fetcher *fetcher;           /* made for the first pull */
         struct fetcher_config fetch;
-        char *directory, *ca_file, *credentials_file;
+        char *directory, *ca_file;
+        int credentials_fd;
         bool loopback;
         struct registry_pull *pulls;       /* list, oldest first */
         unsigned running;
@@ -348,7 +349,7 @@ static int make_access(struct registry_pull *p, const struct registry_pull_spec 
                 return error_say(e, -EINVAL, "registry_auth: a name or password of more than %u bytes", ACCESS_SECRET_MAX);
         if (spec->username && strchr(spec->username, ':'))
                 return error_say(e, -EINVAL, "registry_auth: a ':' in the name");
-        int q = spec->username || !r->credentials_file ? 0 : credentials_find(r->credentials_file, p->ref.host, &username, &password, e);
+        int q = spec->username || r->credentials_fd < 0 ? 0 : credentials_find(r->credentials_fd, p->ref.host, &username, &password, e);
         if (q >= 0)
                 q = access_new(r->fetcher, &p->ref, spec->username ? spec->username : username, spec->username ? spec->password : password, &p->access, e);
         secret_free(username);
@@ -396,7 +397,6 @@ int registry_pull_start(struct registry *r, const struct registry_pull_spec *spe
 static void free_registry(struct registry *r) {
         free(r->directory);
         free(r->ca_file);
-        free(r->credentials_file);
         free(r);
 }
 
@@ -409,9 +409,9 @@ int registry_new(uv_loop_t *loop, const struct registry_config *cfg, struct regi
         int q = reach_init(&r->fetch.reach, cfg->allow, cfg->loopback, e);
         r->directory = strdup(cfg->directory);
         r->ca_file = cfg->ca_file ? strdup(cfg->ca_file) : NULL;
-        r->credentials_file = cfg->credentials_file ? strdup(cfg->credentials_file) : NULL;
+        r->credentials_fd = cfg->credentials_fd;
         r->fetch.ca_file = r->ca_file;
-        if (q == 0 && (!r->directory || (cfg->ca_file && !r->ca_file) || (cfg->credentials_file && !r->credentials_file)))
+        if (q == 0 && (!r->directory || (cfg->ca_file && !r->ca_file)))
                 q = error_set(e, -ENOMEM, "registries");
         if (q < 0) {
                 free_registry(r);

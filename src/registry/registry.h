@@ -26,7 +26,7 @@ struct registry_config {
         const char *const *allow;          /* ranges of addresses beyond the public ones; NULL-terminated, may be NULL */
         bool loopback;                     /* references with a loopback host may be pulled */
         const char *ca_file;               /* more certificates; NULL */
-        const char *credentials_file;      /* {"auths": {"host[:port]": {"username", "password"} or {"auth": base64}}}; NULL */
+        int credentials_fd;                /* -1 = none; the caller's, as long as this lives: {"auths": {"host[:port]": {"username", "password"} or {"auth": base64}}} */
 };
 int registry_new(uv_loop_t *loop, const struct registry_config *cfg, struct registry **ret, struct error *e);
 /* Cancels what runs (no callback), then frees; `done` from the loop. */

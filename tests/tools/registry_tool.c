@@ -96,7 +96,7 @@ static void cancel(uv_timer_t *t) {
 }
 
 int main(int argc, char **argv) {
-        struct registry_config cfg = { .loopback = true };
+        struct registry_config cfg = { .loopback = true, .credentials_fd = -1 };
         struct registry_pull_spec spec = { .timeout_ms = 20000 };
         const char *allow[2] = { NULL, NULL };
         struct error e;
@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
                 case 't': spec.timeout_ms = strtoull(optarg, NULL, 10); break;
                 case 's': skip = (int)strtol(optarg, NULL, 10); break;
                 case 'a': allow[0] = optarg; break;
-                case 'c': cfg.credentials_file = optarg; break;
+                case 'c': cfg.credentials_fd = open(optarg, O_RDONLY | O_CLOEXEC); break;
                 case 'C': cfg.ca_file = optarg; break;
                 case 'n': cfg.loopback = false; break;
                 case 'p': cancel_after = strtoull(optarg, NULL, 10); break;
