@@ -18,9 +18,12 @@ static const struct v1_param output_query[] = {
         { "stream", "string", "`stdout` (default) or `stderr`" }, { "offset", "integer", "first byte; negative: from the end" },
         { "limit", "integer", "bytes of one answer" }, { "encoding", "string", "`base64` for bytes as they are" },
 };
+static const struct v1_param build_query[] = { { "options", "string", "where the body is an archive: the fields, as a JSON object" } };
 static const struct v1_param close_query[] = { { "close", "boolean", "end of file after these bytes" } };
 
 static const struct v1_route table[] = {
+        { "POST", "/v1/images/pull", v1_post_pull, "pullImage", "Pulls an image from a registry; what is there already is not fetched again.", v1_pull_body, .status = 200, .answer = "the image" },
+        { "POST", "/v1/images/build", v1_post_build, "buildImage", "Builds an image from a Dockerfile. With a tar archive (plain, gzip, xz, zstd) as the body, that is the build context, and these fields are the query's `options`.", v1_build_body, QUERY(build_query), .status = 200, .upload = true, .answer = "the image" },
         { "GET", "/v1/openapi.json", v1_get_openapi, "openapi", "This description.", .status = 200, .answer = "OpenAPI 3.1" },
         { "POST", "/v1/sessions", v1_post_session, "createSession", "Starts a session.", v1_create_body, QUERY(wait_query), .status = 201, .answer = "the session" },
         { "GET", "/v1/sessions", v1_list_sessions, "listSessions", "Lists sessions in order of creation.", QUERY(list_query), .status = 200, .answer = "`sessions`, and `next` where there are more" },
@@ -51,7 +54,8 @@ const struct v1_route *v1_table(size_t *ret_n) {
 const struct http_route *v1_routes(size_t *ret_n) {
         static struct http_route routes[ARRAY_SIZE(table)];
         for (size_t i = 0; i < ARRAY_SIZE(table); i++)
-                routes[i] = (struct http_route){ .method = table[i].method, .pattern = table[i].path, .handler = table[i].handler };
+                routes[i] = (struct http_route){ .method = table[i].method, .pattern = table[i].path, .handler = table[i].handler,
+                                                 .stream_body = table[i].upload, .body_max = table[i].upload ? HTTP_BODY_ANY : 0 };
         *ret_n = ARRAY_SIZE(table);
         return routes;
 }

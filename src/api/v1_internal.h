@@ -17,6 +17,7 @@ struct v1_route {
         const char *content;           /* media type of a body that is not JSON; NULL without */
         const struct v1_param *query; size_t n_query;
         int status;                    /* of success */
+        bool upload;                   /* the body comes in pieces, however long it is */
         const char *answer;            /* what it answers, for people */
 };
 const struct v1_route *v1_table(size_t *ret_n);
@@ -73,3 +74,8 @@ void v1_get_output(struct http_request *r, void *user);
 void v1_delete_command(struct http_request *r, void *user);
 void v1_post_signal(struct http_request *r, void *user);
 void v1_post_stdin(struct http_request *r, void *user);
+/* v1_pull.c, v1_build.c */
+struct v1_body v1_pull_body(void);
+struct v1_body v1_build_body(void);
+void v1_post_pull(struct http_request *r, void *user);
+void v1_post_build(struct http_request *r, void *user);

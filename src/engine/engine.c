@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/strv.h"
 #include "engine/engine.h"
+#include "engine/makers.h"
 #include "engine/privilege.h"
 #include "engine/settings.h"
 #include "engine/tasks.h"
@@ -34,11 +35,12 @@ struct engine {
         struct ledger *ledger;
         struct tree_store *trees;
         struct image_store *images;
+        struct makers *makers;
         struct tasks *tasks;
         struct sessions *sessions;
         struct score_env score;
         struct score_defaults defaults;
-        int runs_dirfd, local_repo_fd;
+        int runs_dirfd, local_repo_fd, registry_fd;
         unsigned draining_left;        /* of tasks and sessions */
         struct fetch_ssh ssh;                  /* memfds */
         bool draining, fatal_told;
@@ -151,6 +153,8 @@ static int start_privileged(struct engine *en, struct error *e) {
                 r = keep_file(cfg->repo_ssh_key, &en->ssh.key_fd, e);
         if (r == 0 && cfg->repo_ssh_known_hosts)
                 r = keep_file(cfg->repo_ssh_known_hosts, &en->ssh.known_hosts_fd, e);
+        if (r == 0 && cfg->registry_credentials)
+                r = keep_file(cfg->registry_credentials, &en->registry_fd, e);
         if (r < 0)
                 return r;
         if (cfg->local_repo) {
@@ -227,7 +231,8 @@ static int open_stores(struct engine *en, struct error *e) {
                 tc.mirror_max_bytes = fstatvfs(en->home.dirfd, &v) == 0 ? MIN2((uint64_t)MIRROR_CACHE_MAX, (uint64_t)v.f_blocks * v.f_frsize / 4) : MIRROR_CACHE_MAX;
         r = tree_store_open(en->loop, en->spawner, &tc, &en->trees, e);
         const struct image_store_config ic = { .home = cfg->home, .max_bytes = tc.max_bytes, .pull_timeout_ms = cfg->image_pull_timeout_s * 1000 };
-        return r < 0 ? r : image_store_open(en->loop, en->spawner, &ic, &en->images, e);
+        r = r < 0 ? r : image_store_open(en->loop, en->spawner, &ic, &en->images, e);
+        return r < 0 ? r : makers_open(en->images, cfg, en->registry_fd, &en->makers, e);
 }
 
 static int run_start(void *ctx, const char *id, struct score_request *req, int log_dirfd, score_done done, void *user,
@@ -315,7 +320,7 @@ int engine_start(uv_loop_t *loop, const struct engine_config *cfg, struct engine
         struct engine *en = calloc(1, sizeof *en);
         if (!en)
                 return error_set(e, -ENOMEM, "start the engine");
-        *en = (struct engine){ .loop = loop, .cfg = cfg, .home = HOME_INIT, .runs_dirfd = -1, .local_repo_fd = -1 };
+        *en = (struct engine){ .loop = loop, .cfg = cfg, .home = HOME_INIT, .runs_dirfd = -1, .local_repo_fd = -1, .registry_fd = -1 };
         int r = start(en, e);
         if (r < 0) {
                 engine_free(en);
@@ -357,10 +362,16 @@ static void images_closed(void *user) {
         spawner_stop(en->spawner, spawner_stopped, en);
 }
 
+static void makers_closed(void *user) {
+        struct engine *en = user;
+        en->makers = NULL;
+        image_store_close(en->images, images_closed, en);
+}
+
 static void trees_closed(void *user) {
         struct engine *en = user;
         en->trees = NULL;
-        image_store_close(en->images, images_closed, en);
+        makers_close(en->makers, makers_closed, en);
 }
 
 static void drained_one(void *user) {
@@ -393,6 +404,7 @@ void engine_free(struct engine *en) {
         egress_close(en->egress);
         fd_close(en->runs_dirfd);
         fd_close(en->local_repo_fd);
+        fd_close(en->registry_fd);
         if (en->ssh.key_fd > 0)
                 fd_close(en->ssh.key_fd);
         if (en->ssh.known_hosts_fd > 0)
@@ -404,6 +416,8 @@ void engine_free(struct engine *en) {
 /* ---- for the surfaces -------------------------------------------------------------------------------------------------------------- */
 
 struct image_store *engine_images(struct engine *en) { return en->images; }
+struct puller *engine_puller(struct engine *en) { return en->draining || !en->makers ? NULL : makers_puller(en->makers); }
+struct builder *engine_builder(struct engine *en) { return en->draining || !en->makers ? NULL : makers_builder(en->makers); }
 const struct score_defaults *engine_defaults(const struct engine *en) { return &en->defaults; }
 
 int engine_check_source(struct engine *en, const char *repo_url, const char *commit, struct error *e) {

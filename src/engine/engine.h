@@ -32,6 +32,11 @@ struct engine_stats { size_t queued, running, slots /* that may run at once */, 
 void engine_stats(struct engine *en, struct engine_stats *ret);
 
 struct image_store;
+/* What pulls and builds images; NULL on the way down. */
+struct puller;
+struct builder;
+struct puller *engine_puller(struct engine *en);
+struct builder *engine_builder(struct engine *en);
 struct image_store *engine_images(struct engine *en);       /* NULL on the way down */
 /* What requests get where they say nothing: the operator's settings. Constant for the life of the engine. */
 const struct score_defaults *engine_defaults(const struct engine *en);

@@ -1,5 +1,6 @@
 #include "engine/settings_table.h"
 #include "sandbox/idrange.h"
+#include "store/image_ref.h"
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
@@ -63,6 +64,14 @@ const struct setting settings_table[] = {
           "Directories, separated by colons, below which an `image` may be a directory. The built-in image `host` needs none." },
         { "image", "pull_timeout", "image-pull-timeout", { "DOCKYARD_SANDBOX_IMAGE_PULL_TIMEOUT" }, SETTING_NUMBER, AT(image_pull_timeout_s), "s", "1800", 1, 604800, NULL, false,
           "How long getting an image may take where the request does not say." },
+        { "registry", "default", "registry-default", { NULL }, SETTING_TEXT, AT(registry_default), "", NULL, 0, 0, NULL, false,
+          "Host of the registry that a name of an image without a host means. By default `" IMAGE_REF_DEFAULT_HOST "`." },
+        { "registry", "allow", "registry-allow", { NULL }, SETTING_TEXT, AT(registry_allow), "", NULL, 0, 0, NULL, false,
+          "Ranges of addresses such as `10.1.0.0/16,fd00::/8`, separated by commas, at most 64, where registries may be although they are private. Registries on loopback may be named when listening on loopback only." },
+        { "registry", "credentials", "registry-credentials", { NULL }, SETTING_TEXT, AT(registry_credentials), "", NULL, 0, 0, NULL, false,
+          "File with credentials for registries, read once at the start, as root: `{\"auths\": {\"HOST[:PORT]\": {\"username\", \"password\"}}}`, or `{\"auth\": base64 of name:password}` in the place of the two." },
+        { "registry", "ca_file", "registry-ca-file", { NULL }, SETTING_TEXT, AT(registry_ca_file), "", NULL, 0, 0, NULL, false,
+          "File with certificates (PEM), readable by the daemon's user, that registries' certificates are verified by, beside the system's." },
         { "session", "calls_max", "session-calls-max", { "DOCKYARD_TASK_EXECUTOR_THREADS" }, SETTING_NUMBER, AT(session_calls_max), "calls", "0", 0, 100000, NULL, false,
           "How many `exec` and `finish` calls of sessions run at a time; more of them wait. 0 = bounded by admission alone. Waiting calls cost no thread." },
         { "session", "max_age", "session-max-age", { "DOCKYARD_SESSION_MAX_AGE" }, SETTING_NUMBER, AT(session_max_age_s), "s", "1800", 1, 31536000, NULL, false,
