@@ -8,6 +8,8 @@
  *
  * Spawner only, one thread: netns_make changes the thread's namespace and comes back. */
 #pragma once
+#include <stdbool.h>
+
 #include "base/error.h"
 
 #define NETNS_POOL_MAX 64
@@ -20,3 +22,5 @@ void netns_pool_close(struct netns_pool *p);
 int netns_pool_fill(struct netns_pool *p, unsigned want, unsigned most);
 /* A descriptor that the caller closes; from the pool, else made now. */
 int netns_take(struct netns_pool *p, int *ret_fd, struct error *e);
+/* A TCP socket of that namespace, non-blocking and not connected: whoever holds it connects from inside. */
+int netns_socket(struct netns_pool *p, int netns_fd, bool ipv6, int *ret_fd);

@@ -28,6 +28,7 @@ enum message_type {
         REQ_KILL_OTHERS,   /* handle, u64 exec handle: all but what that one runs -> EV_DONE */
         REQ_FREEZE,        /* handle, u32 on -> EV_DONE */
         REQ_NOW,           /* handle -> EV_NOW */
+        REQ_SOCKET,        /* handle, u32 IPv6: a TCP socket of its network namespace -> EV_SOCKET */
         REQ_DESTROY,       /* handle -> EV_GONE */
         REQ_STOP,          /* -> EV_STOPPED, then exit */
         REQ_LAYER,         /* the layer group: first field is its own operation number */
@@ -41,6 +42,7 @@ enum message_type {
         EV_KILLED,         /* handle */
         EV_DONE,           /* handle; i32 0 or -errno */
         EV_NOW,            /* handle; sandbox_now */
+        EV_SOCKET,         /* handle; the descriptor */
         EV_LIMIT,          /* handle; u32 limit_kind */
         EV_GONE,           /* handle; usage, hits */
         EV_STOPPED,

@@ -152,7 +152,7 @@ struct egress_net *sandbox_egress(struct sandbox *s);
  * -EBUSY, kills and sandbox_destroy work; time limits of execs go on. `done` runs once with 0 or -errno (-ETIMEDOUT: some
  * process would not stop within FREEZE_MAX_MS, and all go on; -EOPNOTSUPP; -ESHUTDOWN: the sandbox has ended). Idempotent. */
 #define FREEZE_MAX_MS 5000
-#define SANDBOX_ASKS_MAX 16        /* freezes, thaws and questions of a sandbox that may wait for their answer; -EBUSY beyond */
+#define SANDBOX_ASKS_MAX 512       /* freezes, thaws and questions of a sandbox that may wait for their answer; -EBUSY beyond */
 int sandbox_freeze(struct sandbox *s, void (*done)(struct sandbox *s, int r, void *user), void *user);
 int sandbox_thaw(struct sandbox *s, void (*done)(struct sandbox *s, int r, void *user), void *user);
 
@@ -163,6 +163,10 @@ struct sandbox_now {               /* at this moment; a value that the kernel co
 };
 /* `now` is NULL when r < 0. */
 int sandbox_usage_now(struct sandbox *s, void (*done)(struct sandbox *s, int r, const struct sandbox_now *now, void *user), void *user);
+
+/* A TCP socket of its network namespace, non-blocking and not connected, that becomes the caller's: what it connects to is as seen from
+ * inside. It keeps the namespace, so close it when the sandbox ends. fd is -1 when r < 0. Needs no way out of the sandbox. */
+int sandbox_socket(struct sandbox *s, bool ipv6, void (*done)(struct sandbox *s, int r, int fd, void *user), void *user);
 
 /* ---- processes in it ------------------------------------------------------------------------------------------ */
 

@@ -1,4 +1,4 @@
-/* Questions to a sandbox that have one answer each: freeze, thaw, kill all but one, how much it uses. */
+/* Questions to a sandbox that have one answer each: freeze, thaw, kill all but one, how much it uses, a socket of it. */
 #include "sandbox/client.h"
 
 struct sandbox_ask {
@@ -7,10 +7,11 @@ struct sandbox_ask {
         uint64_t ref;
         void (*done)(struct sandbox *s, int r, void *user);
         void (*now)(struct sandbox *s, int r, const struct sandbox_now *now, void *user);
+        void (*socket)(struct sandbox *s, int r, int fd, void *user);
         void *user;
 };
 
-static void finish(struct sandbox_ask *a, int r, const struct sandbox_now *now) {
+static void finish(struct sandbox_ask *a, int r, const struct sandbox_now *now, int fd) {
         struct sandbox *s = a->sandbox;
         for (struct sandbox_ask **at = &s->asks; *at; at = &(*at)->next) {
                 if (*at == a) {
@@ -22,6 +23,8 @@ static void finish(struct sandbox_ask *a, int r, const struct sandbox_now *now) 
         client_ref_drop(s->spawner, a->ref);
         if (a->now)
                 a->now(s, r, r < 0 ? NULL : now, a->user);
+        else if (a->socket)
+                a->socket(s, r, r < 0 ? fd_close(fd) : fd, a->user);
         else if (a->done)
                 a->done(s, r, a->user);
         free(a);
@@ -30,7 +33,7 @@ static void finish(struct sandbox_ask *a, int r, const struct sandbox_now *now) 
 static void on_answer(struct spawner *sp, struct message *m, void *user) {
         struct sandbox_ask *a = user;
         struct sandbox_now now = { 0 };
-        int r;
+        int r, fd = -1;
         switch (m->type) {
         case EV_DONE:
                 r = (int)wire_get_u32(&m->wire);
@@ -39,15 +42,21 @@ static void on_answer(struct spawner *sp, struct message *m, void *user) {
                 wire_get(&m->wire, &now, sizeof now);
                 r = 0;
                 break;
+        case EV_SOCKET:
+                fd = m->n_fds == 1 ? TAKE_FD(m->fds[0]) : -1;
+                r = fd < 0 ? -EPROTO : 0;
+                break;
         case EV_FAILED:
                 wire_get_str(&m->wire);
                 r = (int)wire_get_u32(&m->wire);
                 break;
         default: r = -EPROTO;
         }
-        if (m->wire.bad || (r == 0 && (a->now != NULL) != (m->type == EV_NOW)))
+        if (m->wire.bad || (r == 0 && ((a->now != NULL) != (m->type == EV_NOW) || (a->socket != NULL) != (m->type == EV_SOCKET))))
                 r = -EPROTO;
-        finish(a, r, &now);
+        if (!a->socket)
+                fd = fd_close(fd);
+        finish(a, r, &now, fd);
 }
 
 static int ask(struct sandbox *s, uint32_t type, const struct buf *body, const struct sandbox_ask *what) {
@@ -78,7 +87,7 @@ static int ask(struct sandbox *s, uint32_t type, const struct buf *body, const s
 
 void sandbox_asks_end(struct sandbox *s) {
         while (s->asks)
-                finish(s->asks, -ESHUTDOWN, NULL);
+                finish(s->asks, -ESHUTDOWN, NULL, -1);
 }
 
 static int freeze(struct sandbox *s, bool on, void (*done)(struct sandbox *s, int r, void *user), void *user) {
@@ -92,6 +101,12 @@ int sandbox_thaw(struct sandbox *s, void (*done)(struct sandbox *s, int r, void 
 
 int sandbox_usage_now(struct sandbox *s, void (*done)(struct sandbox *s, int r, const struct sandbox_now *now, void *user), void *user) {
         return ask(s, REQ_NOW, NULL, &(struct sandbox_ask){ .now = done, .user = user });
+}
+
+int sandbox_socket(struct sandbox *s, bool ipv6, void (*done)(struct sandbox *s, int r, int fd, void *user), void *user) {
+        _cleanup_buf_ struct buf b = BUF_INIT(16);
+        int r = wire_put_u32(&b, ipv6);
+        return r < 0 ? r : ask(s, REQ_SOCKET, &b, &(struct sandbox_ask){ .socket = done, .user = user });
 }
 
 int sandbox_kill_others(struct sandbox *s, struct sandbox_exec *spare, void (*done)(struct sandbox *s, int r, void *user), void *user) {

@@ -182,6 +182,7 @@ int op_destroy(struct spawn *sp, struct message *m, struct fault *f);
 int op_kill_all(struct spawn *sp, struct message *m, struct fault *f);
 int op_kill_others(struct spawn *sp, struct message *m, struct fault *f);
 int op_now(struct spawn *sp, struct message *m, struct fault *f);
+int op_socket(struct spawn *sp, struct message *m, struct fault *f);
 void cell_end(struct spawn *sp, struct cell *c);               /* removes it; EV_GONE when that is confirmed */
 void cell_advance(struct spawn *sp, struct cell *c);           /* something it waits for has happened; may free it */
 void cell_check_oom(struct spawn *sp, struct cell *c);

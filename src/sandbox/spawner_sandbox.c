@@ -433,6 +433,22 @@ int op_now(struct spawn *sp, struct message *m, struct fault *f) {
         return 0;
 }
 
+/* Made here, connected by the daemon: that it waits for somebody inside is not ours to do. */
+int op_socket(struct spawn *sp, struct message *m, struct fault *f) {
+        struct cell *c = handle_get(&sp->cells, m->handle);
+        bool ipv6 = wire_get_u32(&m->wire) != 0;
+        _cleanup_close_ int fd = -1;
+        if (m->wire.bad)
+                return fault_set(f, "read the request", -EBADMSG);
+        if (!c || c->state != CELL_READY || c->net_ns < 0)
+                return fault_set(f, "find the sandbox", -ESHUTDOWN);
+        int r = netns_socket(sp->net_pool, c->net_ns, ipv6, &fd);
+        if (r < 0)
+                return fault_set(f, "make a socket inside", r);
+        r = spawner_send(sp, EV_SOCKET, m->ref, m->handle, NULL, &fd, 1);
+        return r < 0 ? fault_set(f, "hand a socket over", r) : 0;
+}
+
 int op_kill_all(struct spawn *sp, struct message *m, struct fault *f) {
         struct cell *c = handle_get(&sp->cells, m->handle);
         if (!c)
