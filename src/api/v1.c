@@ -32,6 +32,7 @@ static const struct v1_route table[] = {
         { "DELETE", "/v1/sessions/{id}", v1_delete_session, "deleteSession", "Ends it, at any moment, and forgets it; answers when nothing of it is left.", .status = 200, .answer = "`id`, `deleted`" },
         { "POST", "/v1/sessions/{id}/heartbeat", v1_post_heartbeat, "heartbeat", "Its owner is alive: renews the lease.", .status = 200, .answer = "`id`, `lease_until`" },
         { "GET", "/v1/sessions/{id}/usage", v1_get_usage, "getUsage", "What it uses at this moment.", .status = 200, .answer = "numbers; null where the kernel cannot tell" },
+        { "POST", "/v1/sessions/{id}/ports", v1_post_port, "openPort", "A token for a server inside; it is reached at `url` by every method, and by WebSocket.", v1_port_body, .status = 200, .answer = "`session_id`, `port`, `token` (as `?token=` or `X-Brig-Port-Token`), `url`" },
         { "GET", "/v1/sessions/{id}/network", v1_get_network, "getNetwork", "What a session with the network `allow` may reach, what it did, what was refused.", .status = 200, .answer = "`rules`, `counters`, `denied`: see docs/network.md" },
         { "PUT", "/v1/sessions/{id}/network", v1_put_network, "setNetwork", "Gives it other rules, from now on.", v1_network_body, .status = 200, .answer = "the same" },
         { "POST", "/v1/sessions/{id}/pause", v1_post_pause, "pauseSession", "Stops every process where it stands.", .status = 200, .answer = "`id`, `paused`" },
@@ -51,12 +52,18 @@ const struct v1_route *v1_table(size_t *ret_n) {
         return table;
 }
 
+/* What no table of fields describes. */
+static const struct http_route beside[] = {
+        { .method = "*", .pattern = "/v1/sessions/{id}/ports/{port}/{*}", .handler = v1_serve_port, .open = true, .stream_body = true, .body_max = HTTP_BODY_ANY },
+};
+
 const struct http_route *v1_routes(size_t *ret_n) {
-        static struct http_route routes[ARRAY_SIZE(table)];
+        static struct http_route routes[ARRAY_SIZE(table) + ARRAY_SIZE(beside)];
         for (size_t i = 0; i < ARRAY_SIZE(table); i++)
                 routes[i] = (struct http_route){ .method = table[i].method, .pattern = table[i].path, .handler = table[i].handler,
                                                  .stream_body = table[i].upload, .body_max = table[i].upload ? HTTP_BODY_ANY : 0 };
-        *ret_n = ARRAY_SIZE(table);
+        memcpy(routes + ARRAY_SIZE(table), beside, sizeof beside);
+        *ret_n = ARRAY_SIZE(routes);
         return routes;
 }
 

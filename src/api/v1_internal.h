@@ -58,6 +58,10 @@ void v1_post_heartbeat(struct http_request *r, void *user);
 void v1_get_usage(struct http_request *r, void *user);
 void v1_post_pause(struct http_request *r, void *user);
 void v1_post_resume(struct http_request *r, void *user);
+/* v1_port.c */
+struct v1_body v1_port_body(void);
+void v1_post_port(struct http_request *r, void *user);
+void v1_serve_port(struct http_request *r, void *user);
 /* v1_network.c */
 struct v1_body v1_network_body(void);
 void v1_get_network(struct http_request *r, void *user);

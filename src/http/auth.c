@@ -48,6 +48,10 @@ static bool origin_is_ours(const struct http_request *r) {
         return r->host && strncasecmp(origin, "http://", 7) == 0 && strcasecmp(origin + 7, request_at(r, r->host->value)) == 0;
 }
 
+bool http_authorized(const struct http_request *r) {
+        return !r->c->s->token || bearer_matches(r, r->c->s->token);
+}
+
 struct refusal auth_check(const struct http_request *r) {
         const struct http_server *s = r->c->s;
         if (s->token) {

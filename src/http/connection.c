@@ -27,6 +27,7 @@ struct conn *conn_new(struct http_server *s) {
         buf_init(&c->out, OUT_MAX);
         buf_init(&c->sending, OUT_MAX);
         buf_init(&c->r.path, s->cfg.limits.line_max + 1);
+        buf_init(&c->r.raw, s->cfg.limits.line_max + 1);
         buf_init(&c->r.extra, EXTRA_MAX);
         body_init(&c->r.body);
         request_reset(&c->r);

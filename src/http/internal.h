@@ -63,6 +63,7 @@ struct http_request {
         size_t n_fields;
         struct field *host, *origin, *authorization, *id, *trace;
         struct buf path;                            /* decoded */
+        struct buf raw;                             /* path and query as sent; only where a route has a rest */
         uint32_t segments[HTTP_SEGMENTS_MAX];       /* decoded, offsets in the head buffer */
         size_t n_segments;
         struct { uint32_t key, value; } pairs[HTTP_QUERY_MAX];
@@ -141,6 +142,7 @@ struct http_server {
         struct conn *later;                /* to be pumped by `soon` */
         uint64_t sweep_at;                 /* 0 = not armed */
         bool has_listener, listening, stopping;
+        bool has_rest;                     /* some route ends in {*} */
         void (*stopped)(void *user); void *stopped_user;
         unsigned handles;                  /* of our own, not closed yet */
         int diag_fd;                       /* sock_diag; -1 = not used */

@@ -287,6 +287,8 @@ static struct refusal split_target(struct http_request *r) {
         if (why.status)
                 return why;
         char *p = request_at(r, r->target), *mark = memchr(p, '?', r->target_len);
+        if (r->c->s->has_rest && buf_add(&r->raw, p, r->target_len) < 0)
+                return (struct refusal){ 503, "Out of memory" };
         size_t n = mark ? (size_t)(mark - p) : r->target_len;
         if (mark) {
                 r->query = (uint32_t)(mark + 1 - r->c->in);

@@ -23,6 +23,7 @@ void request_reset(struct http_request *r) {
         r->n_events = 0;
         upload_reset(&r->up);
         buf_reset(&r->path);
+        buf_reset(&r->raw);
         buf_reset(&r->extra);
         body_release(&r->body, r->c->s->loop);
 }
@@ -30,6 +31,7 @@ void request_reset(struct http_request *r) {
 void request_release(struct http_request *r) {
         request_reset(r);
         buf_release(&r->path);
+        buf_release(&r->raw);
         buf_release(&r->extra);
 }
 
@@ -101,6 +103,18 @@ const char *http_header(const struct http_request *r, const char *name) {
                 if (strcasecmp(request_at(r, r->fields[i].name), name) == 0)
                         return request_at(r, r->fields[i].value);
         return NULL;
+}
+
+size_t http_headers(const struct http_request *r) {
+        return r->n_fields;
+}
+
+const char *http_header_name(const struct http_request *r, size_t i) {
+        return request_at(r, r->fields[i].name);
+}
+
+const char *http_header_value(const struct http_request *r, size_t i) {
+        return request_at(r, r->fields[i].value);
 }
 
 bool request_lists(const struct http_request *r, const char *name, const char *token) {

@@ -7,6 +7,7 @@ struct compiled_route {
         const struct http_route *route;
         struct compiled_segment segments[HTTP_SEGMENTS_MAX];
         size_t n;
+        bool rest;             /* the last of them is "{*}" */
 };
 
 static int compile(struct compiled_route *ret, const struct http_route *route, struct error *e) {
@@ -22,7 +23,10 @@ static int compile(struct compiled_route *ret, const struct http_route *route, s
                 s->text = ++p;
                 s->len = strcspn(p, "/");
                 p += s->len;
-                s->param = s->len > 2 && s->text[0] == '{' && s->text[s->len - 1] == '}';
+                ret->rest = s->len == 3 && memcmp(s->text, "{*}", 3) == 0;
+                if (ret->rest && s->text[3])
+                        return error_say(e, -EINVAL, "route %s: something stands behind {*}", route->pattern);
+                s->param = !ret->rest && s->len > 2 && s->text[0] == '{' && s->text[s->len - 1] == '}';
                 if (s->param && ++params > HTTP_PARAMS_MAX)
                         return error_say(e, -EINVAL, "route %s: too many parameters", route->pattern);
                 if (s->param) {
@@ -41,6 +45,7 @@ int router_compile(struct http_server *s, struct error *e) {
                 int r = compile(&s->routes[i], &s->cfg.routes[i], e);
                 if (r < 0)
                         return r;
+                s->has_rest |= s->routes[i].rest;
         }
         return 0;
 }
@@ -51,10 +56,10 @@ void router_free(struct http_server *s) {
 }
 
 static bool matches(const struct compiled_route *cr, struct http_request *r) {
-        size_t params = 0;
-        if (cr->n != r->n_segments)
+        size_t params = 0, n = cr->n - cr->rest;
+        if (cr->rest ? r->n_segments < n : r->n_segments != n)
                 return false;
-        for (size_t i = 0; i < cr->n; i++) {
+        for (size_t i = 0; i < n; i++) {
                 const struct compiled_segment *s = &cr->segments[i];
                 const char *have = request_at(r, r->segments[i]);
                 if (s->param && *have)
@@ -66,6 +71,8 @@ static bool matches(const struct compiled_route *cr, struct http_request *r) {
 }
 
 static bool serves(const struct http_route *route, const char *method) {
+        if (route->method[0] == '*')
+                return method[0] != '?';
         return strcmp(route->method, method) == 0 || (strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0);
 }
 
@@ -109,4 +116,19 @@ const char *http_param(const struct http_request *r, const char *name) {
                 params++;
         }
         return NULL;
+}
+
+int http_rest(const struct http_request *r, struct buf *b) {
+        const struct compiled_route *cr = r->c->s->routes;
+        const char *p = buf_str(&r->raw);
+        ASSERT(r->route);
+        cr += r->route - r->c->s->cfg.routes;
+        ASSERT(cr->rest);
+        size_t n = strcspn(p, "?"), at = 0;
+        /* Segments were split at the slashes of what was sent, so they can be counted there. */
+        for (size_t slashes = 0; at < n; at++)
+                if (p[at] == '/' && ++slashes == cr->n)
+                        break;
+        int e = at < n ? 0 : buf_addc(b, '/');
+        return e < 0 ? e : buf_adds(b, p + at);
 }

@@ -48,8 +48,8 @@ void http_limits_default(struct http_limits *ret);
 typedef void (*http_handler)(struct http_request *r, void *user);
 
 struct http_route {
-        const char *method;        /* "GET" also serves HEAD */
-        const char *pattern;       /* "/task/{id}/result"; {x} matches one non-empty segment */
+        const char *method;        /* "GET" also serves HEAD; "*" serves all that the server knows */
+        const char *pattern;       /* "/task/{id}/result"; {x} matches one non-empty segment, a last "{*}" whatever follows */
         http_handler handler;
         bool open;                 /* answers without a token (healthz, readyz) */
         void *user;                /* the handler's; NULL = http_config.user */
@@ -84,6 +84,12 @@ const char *http_path(const struct http_request *r);                   /* decode
 const char *http_param(const struct http_request *r, const char *name);/* {name} of the route, decoded; NULL when there is none */
 const char *http_query(const struct http_request *r, const char *key); /* decoded; NULL when absent, "" without a value */
 const char *http_header(const struct http_request *r, const char *name);   /* the first of that name; NULL when absent */
+size_t http_headers(const struct http_request *r);                     /* how many fields there are; in the order in which they came: */
+const char *http_header_name(const struct http_request *r, size_t i);
+const char *http_header_value(const struct http_request *r, size_t i);
+/* Appends what stands at "{*}" of the route, as sent, with the slash before it and the query: "/a%20b?x=1", at least "/". */
+int http_rest(const struct http_request *r, struct buf *b);
+bool http_authorized(const struct http_request *r);                    /* for open routes: with the server's token, or it needs none */
 const char *http_request_id(const struct http_request *r);             /* X-Request-Id if sane, else made; goes out with the answer */
 const char *http_traceparent(const struct http_request *r);            /* of this exchange: the peer's trace, our span; NULL when none came */
 size_t http_body_len(const struct http_request *r);

@@ -21,7 +21,7 @@ static void leave_http(struct conn *c, struct http_tunnel *t) {
 int tunnel_open(struct http_request *r, const struct http_tunnel *like, struct http_tunnel **ret) {
         struct conn *c = r->c;
         size_t rest = c->in_len - c->pos;
-        ASSERT(r->answer == ANSWER_NONE && c->state == CONN_HANDLER && !r->up.on);
+        ASSERT(r->answer == ANSWER_NONE && c->state == CONN_HANDLER && (!r->up.on || c->complete));
         struct http_tunnel *t = malloc(sizeof *t);
         if (!t)
                 return -ENOMEM;
