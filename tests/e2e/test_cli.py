@@ -133,7 +133,7 @@ def test_usage_errors_are_64_and_name_what_is_wrong(repository, tmp_path):
         ([*good, "--colour"], "unknown option '--colour'"),
         ([*good, "stray"], "unknown argument 'stray'"),
         ([*good, "-o", "xml"], "-o wants json or text"),
-        ([*good, "-o"], "-o wants json or text"),
+        ([*good, "-o"], "-o wants json|text"),
         ([*good, "--env", "X"], "--env wants NAME=VALUE"),
         ([*good, "--prediction", bad], "--prediction needs --instance"),
         ([*good, "--instance", bad], "neither JSON nor JSON lines"),

@@ -152,11 +152,6 @@ def test_the_key_in_the_header_is_checked(daemon, repository):
     assert answer.status == 400 and "idempotency_key" in answer.json["error"], answer
 
 
-def test_sessions_are_not_there_yet(daemon):
-    for method, path in (("POST", "/session/start"), ("GET", "/session/x")):
-        assert daemon.call(method, path, {} if method == "POST" else None).status == 404
-
-
 def test_duplicate_members_are_judged_by_the_last(daemon):
     answer = daemon.call("POST", "/task/submit", json.dumps({"repo_url": "x", "test_command": "y", "timeout": 5})[:-1].encode() + b',"timeout":-1}')
     assert answer.status == 400 and "'timeout'" in answer.json["error"]

@@ -38,7 +38,7 @@ def test_every_record_has_every_key(daemon, repository):
     for task in (good, bad):
         record = daemon.result(task)
         assert set(record) == KEYS
-        assert set(record["usage"]) == {"wall_ms", "cpu_ms", "memory_peak_bytes", "pids_peak", "disk_bytes"}
+        assert set(record["usage"]) == {"wall_ms", "cpu_ms", "memory_peak_bytes", "pids_peak", "disk_bytes", "network"}
         assert set(record["timing"]) == {"queued_ms", "prepare_ms", "apply_ms", "test_ms", "report_ms"}
     assert record["outcome"] == "infra_error" and record["error"]["code"] == "commit_not_found"
     assert record["status"] == "failed" and record["exit_code"] == -1 and record["stderr"]
