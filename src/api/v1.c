@@ -45,6 +45,11 @@ static const struct v1_route table[] = {
         { "DELETE", "/v1/sessions/{id}/commands/{cid}", v1_delete_command, "deleteCommand", "Kills it and what it started; forgets it where it has ended before.", .status = 200, .answer = "`id`, `killed`, `deleted`" },
         { "POST", "/v1/sessions/{id}/commands/{cid}/signal", v1_post_signal, "signalCommand", "Sends a signal to its first process.", v1_signal_body, .status = 200, .answer = "`id`, `signal`" },
         { "POST", "/v1/sessions/{id}/commands/{cid}/stdin", v1_post_stdin, "writeCommand", "Writes the body to its standard input.", .content = "application/octet-stream", QUERY(close_query), .status = 200, .answer = "`id`, `bytes`" },
+        { "POST", "/v1/sessions/{id}/shells", v1_post_shell, "openShell", "Opens a shell whose state stays from command to command.", v1_shell_body, .status = 201, .answer = "the shell" },
+        { "GET", "/v1/sessions/{id}/shells", v1_list_shells, "listShells", "Lists open shells, the newest first.", .status = 200, .answer = "`shells`" },
+        { "GET", "/v1/sessions/{id}/shells/{sid}", v1_get_shell, "getShell", "Whether a command runs in it, and where it stands.", .status = 200, .answer = "the shell" },
+        { "POST", "/v1/sessions/{id}/shells/{sid}/exec", v1_post_shell_exec, "shellExec", "Runs a command in the shell, in which none runs, and waits for its end.", v1_shell_exec_body, .status = 200, .answer = "`exit_code`, `stdout`, `stderr`, `cwd`" },
+        { "DELETE", "/v1/sessions/{id}/shells/{sid}", v1_delete_shell, "closeShell", "Kills it and what it started.", .status = 200, .answer = "`id`, `deleted`" },
 };
 
 const struct v1_route *v1_table(size_t *ret_n) {

@@ -62,8 +62,10 @@ static int start(struct sessions *ss, struct http_request *r, const char *id, co
         exec_body_release(&body);
         if (x < 0)
                 free(c);
-        else
+        else {
                 http_on_close(r, closed, c);
+                http_close_on_eof(r);
+        }
         return x;
 }
 

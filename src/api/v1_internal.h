@@ -83,3 +83,11 @@ struct v1_body v1_pull_body(void);
 struct v1_body v1_build_body(void);
 void v1_post_pull(struct http_request *r, void *user);
 void v1_post_build(struct http_request *r, void *user);
+/* v1_shells.c */
+struct v1_body v1_shell_body(void);
+struct v1_body v1_shell_exec_body(void);
+void v1_post_shell(struct http_request *r, void *user);
+void v1_list_shells(struct http_request *r, void *user);
+void v1_get_shell(struct http_request *r, void *user);
+void v1_delete_shell(struct http_request *r, void *user);
+void v1_post_shell_exec(struct http_request *r, void *user);

@@ -308,7 +308,7 @@ static void arrived(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
         if (n == UV_EOF) {
                 c->eof = true;
                 c->reading = false;
-                if (c->state == CONN_BODY || c->state == CONN_LINGER || c->state == CONN_TUNNEL || (c->state == CONN_HANDLER && upload_wants(c))) {
+                if (c->state == CONN_BODY || c->state == CONN_LINGER || c->state == CONN_TUNNEL || (c->state == CONN_HANDLER && (c->r.close_on_eof || upload_wants(c)))) {
                         conn_close(c);
                         return;
                 }

@@ -86,6 +86,7 @@ struct http_request {
         uint64_t started_ms;
         struct buf extra;
         void (*closed)(void *user); void *closed_user;
+        bool close_on_eof;                          /* http_close_on_eof */
         void (*drain)(void *user); void *drain_user;
         bool want_drain;
 };

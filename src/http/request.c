@@ -146,6 +146,8 @@ void http_on_close(struct http_request *r, void (*closed)(void *user), void *use
         r->closed_user = user;
 }
 
+void http_close_on_eof(struct http_request *r) { r->close_on_eof = true; }
+
 void http_on_drain(struct http_request *r, void (*drain)(void *user), void *user) {
         r->drain = drain;
         r->drain_user = user;

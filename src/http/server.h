@@ -115,4 +115,7 @@ int http_stream_write(struct http_request *r, const char *p, size_t n);
 void http_stream_end(struct http_request *r);      /* with less than the length: as http_stream_abort */
 void http_stream_abort(struct http_request *r);    /* ends the connection, so that the client cannot take what it has for the whole */
 void http_on_close(struct http_request *r, void (*closed)(void *user), void *user);   /* peer gone before the answer was complete */
+/* For this request a peer that ends its side of the connection counts as gone: for work that is done only while somebody waits. (Else
+ * it may have shut down one direction, and still reads.) */
+void http_close_on_eof(struct http_request *r);
 void http_on_drain(struct http_request *r, void (*drain)(void *user), void *user);    /* a stream fell below the high-water mark */

@@ -304,3 +304,8 @@ void exec_io_release(struct sandbox_exec *x) {
         fd_close(x->input.fd);
         fd_close(x->arrival.fd);
 }
+
+void exec_drain(struct sandbox_exec *x) {
+        if (!x->ended)
+                exec_io_drain(x);
+}

@@ -248,6 +248,8 @@ int exec_kill(struct sandbox_exec *x);               /* SIGKILL to it and to wha
 /* Stops or resumes reading its output: what it writes waits in the pipe, and it waits when that is full. What the pipe
  * holds at its end is delivered all the same. */
 void exec_hold(struct sandbox_exec *x, bool hold);
+/* Delivers what its pipes hold at this moment, held or not: for whoever hears by another way that all is written. */
+void exec_drain(struct sandbox_exec *x);
 /* With stdin_pipe or tty. Bytes taken, 0 to n: with less than n, `writable` is called when there is room. -EPIPE: nobody reads
  * any more; -ENOTCONN: it has no such input. */
 ssize_t exec_write(struct sandbox_exec *x, const void *p, size_t n);

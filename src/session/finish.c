@@ -245,7 +245,7 @@ static void run_verifier(struct finish *f) {
         struct sandbox *sb = session_sandbox(s);
         struct error e;
         _cleanup_free_ char *command = NULL;
-        _cleanup_strv_ char **env = session_environment(s, NULL);
+        _cleanup_strv_ char **env = session_environment(s, s->spec.uid, NULL);
         if (!f->spec.command && asprintf(&command, "bash %s/test.sh", f->spec.mount) < 0)
                 command = NULL;
         const char *text = f->spec.command ? f->spec.command : command;

@@ -256,7 +256,7 @@ static int fill(struct process *p, const struct process_spec *spec) {
         int r = make_argv(p, spec);
         if (r == 0)
                 r = make_cwd(p, spec);
-        if (r == 0 && !(p->env = session_environment(p->session, spec->env)))
+        if (r == 0 && !(p->env = session_environment(p->session, p->uid, spec->env)))
                 r = -ENOMEM;
         if (r == 0 && spec->input) {
                 p->stdin_fd = fs_memfd("input", spec->input, spec->input_len);

@@ -385,8 +385,8 @@ static int merge(char ***env, const char *const *more) {
         return r;
 }
 
-char **session_environment(const struct session *s, const char *const *more) {
-        bool root = s->spec.uid == 0;
+char **session_environment(const struct session *s, uint32_t uid, const char *const *more) {
+        bool root = uid == 0;
         const char *const clean[] = {
                 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", root ? "HOME=/root" : "HOME=/tmp", root ? "USER=root" : "USER=user",
                 "LANG=C.UTF-8", "TZ=UTC", NULL,

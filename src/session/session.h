@@ -101,8 +101,9 @@ const char *session_id(const struct session *s);
 enum session_state session_state(const struct session *s);
 struct sandbox *session_sandbox(struct session *s);        /* NULL unless READY or FINISHING */
 struct sessions *session_set(struct session *s);
-/* The environment of its processes without a command's own: a new list, "K=V", sorted. NULL: no memory. */
-char **session_environment(const struct session *s, const char *const *more);
+/* The environment of its processes, with `more` over it, for a user (whose HOME and USER are his where nobody says): a new list, "K=V",
+ * sorted. NULL: no memory. */
+char **session_environment(const struct session *s, uint32_t uid, const char *const *more);
 /* Working directory, user and group of commands that do not say. */
 const char *session_workdir(const struct session *s);
 void session_user(const struct session *s, uint32_t *ret_uid, uint32_t *ret_gid);

@@ -18,6 +18,8 @@ struct session {
         struct process *processes;         /* all of them, newest first */
         size_t n_processes, n_background, n_exited;
         unsigned next_process;             /* id of the next background command */
+        struct shell *shells;
+        unsigned last_shell;
         uv_timer_t timer;                  /* the nearest of ttl, idle, lease */
         int64_t created_ms, ready_ms, last_used_ms;            /* wall */
         uint64_t created_at, last_end_at, lease_at;            /* monotonic, ms; lease_at: the last heartbeat */

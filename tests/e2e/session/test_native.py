@@ -207,7 +207,7 @@ def test_a_client_that_goes_away_takes_its_command_with_it(native):
     s = native()
     with pytest.raises(TimeoutError):
         s.call("POST", "/exec", {"command": "exec sleep 7654"}, timeout=0.5)
-    until(lambda: "7654" not in s.exec(command="cat /proc/[0-9]*/cmdline")["stdout"], "the command is killed")
+    until(lambda: "7654" not in s.exec(command="cat /proc/[0-9]*/cmdline")["stdout"], "the command is killed", 20)
 
 
 @pytest.mark.parametrize("body, text", [
