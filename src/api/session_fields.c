@@ -320,6 +320,36 @@ static const struct field v1_exec_fields[] = {
 };
 struct v1_body v1_exec_body(void) { return (struct v1_body){ v1_exec_fields, ARRAY_SIZE(v1_exec_fields) }; }
 
+/* ---- terminals ---- */
+
+#undef AT
+#define AT(member) .at = offsetof(struct terminal_body, member)
+
+static const struct field terminal_fields[] = {
+        { .name = "argv", .kind = FIELD_LIST, AT(exec.argv), .max = PROCESS_ARGS_MAX, .def = "a login shell", .doc = "the program and its arguments" },
+        { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_exec_env, .type = "object of strings", .def = "TERM", .doc = "over the session's" },
+        { .name = "cwd", .kind = FIELD_STRING, AT(exec.cwd), .max = SESSION_PATH_MAX, .def = "the session's", .doc = "working directory" },
+        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_exec_user, .type = "integer, or `UID:GID`", .def = "the session's", .doc = "who runs it" },
+        { .name = "rows", .kind = FIELD_INT, AT(rows), .min = 1, .max = TERMINAL_SIZE_MAX, .def = "24", .doc = "its size" },
+        { .name = "cols", .kind = FIELD_INT, AT(cols), .min = 1, .max = TERMINAL_SIZE_MAX, .def = "80", .doc = "" },
+};
+struct v1_body v1_terminal_body(void) { return (struct v1_body){ terminal_fields, ARRAY_SIZE(terminal_fields) }; }
+
+int v1_terminal_decode(const struct json *object, struct terminal_body *ret, struct error *e) {
+        struct terminal_body b = { .rows = 24, .cols = 80 };
+        int r = fields_decode(terminal_fields, ARRAY_SIZE(terminal_fields), object, 0, &b, e);
+        if (r == 0 && b.exec.argv && (!b.exec.argv[0] || !b.exec.argv[0][0]))
+                r = error_say(e, -EINVAL, "Invalid value for 'argv': the first item names the program");
+        for (char **w = b.exec.argv; r == 0 && w && *w; w++)
+                if (strlen(*w) > PROCESS_TEXT_MAX)
+                        r = error_say(e, -EINVAL, "Invalid value for 'argv': an item is longer than %u bytes", PROCESS_TEXT_MAX);
+        if (r < 0)
+                exec_body_release(&b.exec);
+        else
+                *ret = b;
+        return r;
+}
+
 static int check_words(const struct exec_body *b, struct error *e) {
         if (!b->argv == !b->command)
                 return error_say(e, -EINVAL, "Exactly one of 'argv' and 'command' must be given");

@@ -3,6 +3,7 @@
 #include "base/fields.h"
 #include "session/finish.h"
 #include "session/process.h"
+#include "session/terminal.h"
 
 #define SESSION_IMAGE_MAX 1024u
 #define SESSION_PATH_MAX 4096u
@@ -54,3 +55,11 @@ int exec_body_decode(const struct sessions *ss, const struct json *object, struc
 int finish_body_decode(const struct json *object, int agent, struct finish_spec *ret, struct error *e);
 
 void exec_body_spec(const struct exec_body *b, struct process_spec *ret);      /* borrows */
+
+/* ---- POST /v1/sessions/{id}/terminals ---- */
+
+struct terminal_body {
+        struct exec_body exec;         /* first: the parsers' target; argv, env, cwd, user */
+        uint64_t rows, cols;
+};
+int v1_terminal_decode(const struct json *object, struct terminal_body *ret, struct error *e);   /* released as its exec */

@@ -21,6 +21,10 @@ static const struct v1_param output_query[] = {
 static const struct v1_param build_query[] = { { "options", "string", "where the body is an archive: the fields, as a JSON object" } };
 static const struct v1_param close_query[] = { { "close", "boolean", "end of file after these bytes" } };
 
+static const struct v1_param attach_query[] = {
+        { "from", "integer", "first byte of its output wanted, counted from its beginning; by default all that is kept" }, { "read_only", "boolean", "only look" },
+};
+
 static const struct v1_route table[] = {
         { "POST", "/v1/images/pull", v1_post_pull, "pullImage", "Pulls an image from a registry; what is there already is not fetched again.", v1_pull_body, .status = 200, .answer = "the image" },
         { "POST", "/v1/images/build", v1_post_build, "buildImage", "Builds an image from a Dockerfile. With a tar archive (plain, gzip, xz, zstd) as the body, that is the build context, and these fields are the query's `options`.", v1_build_body, QUERY(build_query), .status = 200, .upload = true, .answer = "the image" },
@@ -32,6 +36,11 @@ static const struct v1_route table[] = {
         { "DELETE", "/v1/sessions/{id}", v1_delete_session, "deleteSession", "Ends it, at any moment, and forgets it; answers when nothing of it is left.", .status = 200, .answer = "`id`, `deleted`" },
         { "POST", "/v1/sessions/{id}/heartbeat", v1_post_heartbeat, "heartbeat", "Its owner is alive: renews the lease.", .status = 200, .answer = "`id`, `lease_until`" },
         { "GET", "/v1/sessions/{id}/usage", v1_get_usage, "getUsage", "What it uses at this moment.", .status = 200, .answer = "numbers; null where the kernel cannot tell" },
+        { "POST", "/v1/sessions/{id}/terminals", v1_post_terminal, "openTerminal", "Runs a program on a terminal, which lives on while nobody looks.", v1_terminal_body, .status = 201, .answer = "the terminal" },
+        { "GET", "/v1/sessions/{id}/terminals", v1_list_terminals, "listTerminals", "Lists terminals, the newest first.", .status = 200, .answer = "`terminals`" },
+        { "GET", "/v1/sessions/{id}/terminals/{tid}", v1_get_terminal, "getTerminal", "How a terminal does.", .status = 200, .answer = "the terminal" },
+        { "DELETE", "/v1/sessions/{id}/terminals/{tid}", v1_delete_terminal, "closeTerminal", "Kills it and what it started, and forgets it.", .status = 200, .answer = "`id`, `deleted`" },
+        { "GET", "/v1/sessions/{id}/terminals/{tid}/attach", v1_attach_terminal, "attachTerminal", "Looks at it by WebSocket, one of several: first what is kept of its output, then what comes.", QUERY(attach_query), .status = 101, .answer = "a WebSocket: see docs/terminals.md" },
         { "POST", "/v1/sessions/{id}/ports", v1_post_port, "openPort", "A token for a server inside; it is reached at `url` by every method, and by WebSocket.", v1_port_body, .status = 200, .answer = "`session_id`, `port`, `token` (as `?token=` or `X-Brig-Port-Token`), `url`" },
         { "GET", "/v1/sessions/{id}/network", v1_get_network, "getNetwork", "What a session with the network `allow` may reach, what it did, what was refused.", .status = 200, .answer = "`rules`, `counters`, `denied`: see docs/network.md" },
         { "PUT", "/v1/sessions/{id}/network", v1_put_network, "setNetwork", "Gives it other rules, from now on.", v1_network_body, .status = 200, .answer = "the same" },

@@ -58,6 +58,13 @@ void v1_post_heartbeat(struct http_request *r, void *user);
 void v1_get_usage(struct http_request *r, void *user);
 void v1_post_pause(struct http_request *r, void *user);
 void v1_post_resume(struct http_request *r, void *user);
+/* v1_terminals.c */
+struct v1_body v1_terminal_body(void);
+void v1_post_terminal(struct http_request *r, void *user);
+void v1_list_terminals(struct http_request *r, void *user);
+void v1_get_terminal(struct http_request *r, void *user);
+void v1_delete_terminal(struct http_request *r, void *user);
+void v1_attach_terminal(struct http_request *r, void *user);
 /* v1_port.c */
 struct v1_body v1_port_body(void);
 void v1_post_port(struct http_request *r, void *user);

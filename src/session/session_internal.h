@@ -17,6 +17,9 @@ struct session {
         size_t n_uses, n_active;           /* all; those that keep it from being idle */
         struct process *processes;         /* all of them, newest first */
         size_t n_processes, n_background, n_exited;
+        struct terminal *terminals;        /* newest first */
+        size_t n_terminals;
+        unsigned last_terminal;            /* id */
         unsigned next_process;             /* id of the next background command */
         struct shell *shells;
         unsigned last_shell;
