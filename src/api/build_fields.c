@@ -1,4 +1,5 @@
 #include "api/build_fields.h"
+#include "api/v1_internal.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* What requests say about pulls and builds: POST /v1/images/pull and /build, and the executor's sessions with `mode: "build"`. */
 #pragma once
-#include "api/v1_internal.h"
+#include "base/fields.h"
 #include "build/build.h"
 
 #define BUILD_FILES_MAX 10000u

@@ -56,7 +56,7 @@ void executor_post_session(struct http_request *r, void *user) {
         struct error e;
         if (!executor_body(r, &object))
                 return;
-        int x = ss ? session_start_decode(ss, &object, http_header(r, "Idempotency-Key"), &q, &e) : -ESHUTDOWN;
+        int x = ss ? session_start_decode(ss, engine_builder(a->engine), &object, http_header(r, "Idempotency-Key"), &q, &e) : -ESHUTDOWN;
         struct starting *st = x == 0 ? calloc(1, sizeof *st) : NULL;
         if (!st) {
                 if (x == 0)

@@ -7,6 +7,8 @@
 #include "base/fields_forms.h"
 #include "base/hash.h"
 #include "base/strv.h"
+#include "build/dockerfile.h"
+#include "build/recipe.h"
 #include "base/utf8.h"
 #include "sandbox/fields_network.h"
 #include "sandbox/limit_fields.h"
@@ -112,18 +114,30 @@ static const struct field limit_fields[] = { LIMIT_FIELDS(offsetof(struct sessio
         { SECONDS("ttl_s", spec.ttl_ms), .def = "the operator's", .doc = "life in all; 0 = no end" }, \
         { SECONDS("idle_timeout_s", spec.idle_ms), .def = "the operator's", .doc = "life after the end of the last use; 0 = no end" }, \
         { SECONDS("owner_ttl_s", spec.owner_ttl_ms), .def = "0", .doc = "without a heartbeat for this long it is removed; 0 = no lease" }, \
-        { SECONDS("pull_timeout", pull_timeout_ms), .def = "1800", .doc = "for getting the image" }, \
+        { SECONDS("pull_timeout", spec.pull_timeout_ms), .def = "1800", .doc = "for getting the image" }, \
         { CUSTOM("idempotency_key", parse_spec_key, "string"), .doc = "also as the header `Idempotency-Key`" }
+
+static int parse_start_context(const struct field *f, const struct json *v, void *target, struct error *e) {
+        return parse_build_context(f, v, &((struct session_start *)target)->recipe, e);
+}
+
+static int parse_start_args(const struct field *f, const struct json *v, void *target, struct error *e) {
+        return parse_build_args(f, v, &((struct session_start *)target)->recipe, e);
+}
 
 static const struct field executor_start_fields[] = {
         COMMON_FIELDS,
         { .name = "block_network", .kind = FIELD_BOOL, AT(block_network), .given_at = offsetof(struct session_start, block_given), .def = "false", .doc = "true: `network` is `none`" },
         { SECONDS("build_timeout", build_timeout_ms), .def = "1800", .doc = "for building the image" },
+        { .name = "dockerfile", .kind = FIELD_BYTES, AT(recipe.dockerfile), .len_at = offsetof(struct session_start, recipe.dockerfile_len), .max = DOCKERFILE_BYTES_MAX, .doc = "with `mode` `build`: what the image is made from" },
+        { CUSTOM("build_context", parse_start_context, "object: name → text or `{\"b64\"}`"), .def = "empty", .doc = "files that COPY and ADD find" },
+        { CUSTOM("build_args", parse_start_args, "object of strings"), .def = "empty", .doc = "values of ARG" },
 };
 static const struct field v1_start_fields[] = { COMMON_FIELDS };
 struct v1_body v1_create_body(void) { return (struct v1_body){ v1_start_fields, ARRAY_SIZE(v1_start_fields) }; }
 
 void session_start_release(struct session_start *q) {
+        build_body_release(&q->recipe);
         session_spec_release(&q->spec);
 }
 
@@ -172,7 +186,7 @@ static void drop_empty(char **text) {
 }
 
 static int decode_start(const struct sessions *ss, struct field_table t, const struct json *object, const char *header_key, struct session_start *q, struct error *e) {
-        *q = (struct session_start){ .pull_timeout_ms = 1800 * 1000, .build_timeout_ms = 1800 * 1000 };
+        *q = (struct session_start){ .build_timeout_ms = BUILD_TIMEOUT_DEFAULT_MS };
         int r = session_spec_init(ss, &q->spec);
         if (r < 0)
                 return error_set(e, r, "decode request");
@@ -213,7 +227,29 @@ static bool is_absent(const struct json *object, const char *name) {
         return !json_get(object, name, &v) || v.type == JSON_NULL || json_string_is(&v, "");
 }
 
-int session_start_decode(const struct sessions *ss, const struct json *object, const char *header_key, struct session_start *ret, struct error *e) {
+/* The build begins when the session asks for its image. */
+static int add_recipe(struct builder *builder, struct session_start *q, struct error *e) {
+        char name[IMAGE_NAME_MAX + 1];
+        struct build_spec spec;
+        int context;
+        q->recipe.timeout_ms = q->build_timeout_ms;
+        int r = build_body_spec(builder, &q->recipe, &spec, &context, e);
+        if (r < 0)
+                return r;
+        r = recipe_add(builder, &spec, name, e);
+        fd_close(context);
+        char *copy = r == 0 ? strdup(name) : NULL;
+        if (r == 0 && !copy)
+                return error_set(e, -ENOMEM, "decode request");
+        if (copy) {
+                free(q->spec.image);
+                q->spec.image = copy;
+                q->spec.pull_timeout_ms = q->build_timeout_ms;
+        }
+        return r;
+}
+
+int session_start_decode(const struct sessions *ss, struct builder *builder, const struct json *object, const char *header_key, struct session_start *ret, struct error *e) {
         bool build;
         struct session_start q;
         int r = check_mode(object, &build, e);
@@ -222,13 +258,19 @@ int session_start_decode(const struct sessions *ss, const struct json *object, c
         const char *required = build ? "dockerfile" : "image";
         if (is_absent(object, required))
                 return error_say(e, -EINVAL, "Missing required fields: ['%s']", required);
-        if (build)
-                return error_say(e, -EOPNOTSUPP, "Unsupported value for 'mode': images are not built by this release");
+        if (build && !builder)
+                return error_say(e, -ESHUTDOWN, "the builder is closed");
         r = decode_start(ss, (struct field_table){ executor_start_fields, ARRAY_SIZE(executor_start_fields) }, object, header_key, &q, e);
         if (r < 0)
                 return r;
         if (!q.network_given && q.block_given)
                 q.spec.network = q.block_network ? NETWORK_NONE : NETWORK_OPEN;
+        q.build = build;
+        r = build ? add_recipe(builder, &q, e) : 0;
+        if (r < 0) {
+                session_start_release(&q);
+                return r;
+        }
         *ret = q;
         return 0;
 }

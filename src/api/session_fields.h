@@ -1,5 +1,6 @@
 /* What requests about sessions say, decoded by tables (base/fields.h): the executor's dialect and the native one where they agree. */
 #pragma once
+#include "api/build_fields.h"
 #include "base/fields.h"
 #include "session/finish.h"
 #include "session/process.h"
@@ -26,12 +27,13 @@ struct session_start {
         struct session_spec spec;      /* first: the parsers' target */
         bool network_given;
         bool block_network, block_given;           /* executor only */
-        uint64_t pull_timeout_ms, build_timeout_ms;
-        bool image_given;
+        uint64_t build_timeout_ms;
+        bool image_given, build;
+        struct build_body recipe;      /* `mode: "build"` */
 };
 void session_start_release(struct session_start *q);
 /* -EINVAL, -EOPNOTSUPP, -ENOMEM; the text is the wire's. `header_key`: the Idempotency-Key header, NULL without. */
-int session_start_decode(const struct sessions *ss, const struct json *object, const char *header_key, struct session_start *ret, struct error *e);
+int session_start_decode(const struct sessions *ss, struct builder *builder, const struct json *object, const char *header_key, struct session_start *ret, struct error *e);
 int v1_start_decode(const struct sessions *ss, const struct json *object, const char *header_key, struct session_start *ret, struct error *e);
 
 /* ---- exec ---- */

@@ -281,7 +281,7 @@ static int open_tasks(struct engine *en, struct error *e) {
 static int open_sessions(struct engine *en, struct error *e) {
         const struct engine_config *cfg = en->cfg;
         struct sessions_config sc = {
-                .loop = en->loop, .spawner = en->spawner, .ledger = en->ledger, .runs_dirfd = en->runs_dirfd,
+                .loop = en->loop, .spawner = en->spawner, .ledger = en->ledger, .images = en->images, .runs_dirfd = en->runs_dirfd,
                 .live_max = cfg->session_max, .execs_max = cfg->session_calls_max, .idle_ms = cfg->session_max_age_s * 1000, .ttl_ms = cfg->session_ttl_s * 1000,
                 .exec_timeout_ms = cfg->session_exec_timeout_s * 1000, .output_max = cfg->session_output_max_bytes,
                 .network = (enum sandbox_network)cfg->session_network,

@@ -32,6 +32,7 @@ static void free_if_done(struct session *s) {
         if (!s->closed || s->n_uses > 0 || s->timer.data)
                 return;
         finish_free(s->finish);
+        image_lease_release(s->lease);
         session_spec_release(&s->spec);
         free(s->error);
         free(s->record);
@@ -158,6 +159,8 @@ void session_end(struct session *s, enum session_state state, const char *why) {
         uv_timer_stop(&s->timer);
         log_event(LOG_INFO, "session.ended", "session", s->id, "state", session_state_to_string((int)state), "why", why ? why : "", NULL);
         tell_uses(s);
+        if (s->acquiring)
+                image_acquire_cancel(TAKE_PTR(s->acquiring));
         if (s->sandbox)
                 sandbox_destroy(s->sandbox);
         else
@@ -223,6 +226,7 @@ static void on_limit(struct sandbox *sb, enum limit_kind kind, void *user) {
 static void on_gone(struct sandbox *sb, const struct sandbox_end *end, void *user) {
         struct session *s = user;
         s->sandbox = NULL;
+        image_lease_release(TAKE_PTR(s->lease));       /* a record needs no image */
         session_end(s, SESSION_FAILED, "the sandbox ended by itself");
         session_settle(s);
 }
@@ -235,15 +239,41 @@ static enum sandbox_upper upper_for(const struct sandbox_limits *l) {
         return l->disk_bytes <= memory / 2 ? UPPER_TMPFS : UPPER_DISK;
 }
 
-int session_start(struct session *s, struct error *e) {
+static int create_sandbox(struct session *s, struct error *e) {
         struct sandbox_spec spec = {
                 .id = s->id, .profile = PROFILE_SESSION, .image = s->spec.image, .upper = upper_for(&s->spec.limits), .network = s->spec.network, .allow = s->spec.allow,
                 .limits = s->spec.limits, .cap_drop = s->spec.cap_drop,
         };
-        session_rearm(s);
-        if (strcmp(s->spec.image, IMAGE_HOST) != 0 && s->spec.image[0] != '/')
-                return error_say(e, -ENOENT, "image %.300s: no such image", s->spec.image);
+        if (s->lease) {
+                spec.image = image_chain_image(s->lease->chain);
+                spec.layers = image_chain_layers(s->lease->chain);
+        }
         return sandbox_create(s->ss->cfg.spawner, &spec, &callbacks, s, &s->sandbox, e);
+}
+
+static void on_acquired(struct image_lease *lease, enum image_failure failure, const struct error *e, void *user) {
+        struct session *s = user;
+        char why[SESSION_ERROR_MAX];
+        struct error mine;
+        s->acquiring = NULL;
+        s->lease = lease;
+        if (!lease) {
+                bool named = strncmp(e->text, "image", 5) == 0;
+                snprintf(why, sizeof why, "%s%.200s%s%.280s", named ? "" : "image ", named ? "" : s->spec.image, named ? "" : ": ", e->text);
+                session_end(s, SESSION_FAILED, why);
+        } else if (create_sandbox(s, &mine) < 0)
+                session_end(s, SESSION_FAILED, mine.text);
+}
+
+/* The host's image and directories are there; everything else is the store's to find, pull or build. */
+int session_start(struct session *s, struct error *e) {
+        struct image_acquire_options o = { .pull_timeout_ms = s->spec.pull_timeout_ms };
+        session_rearm(s);
+        if (strcmp(s->spec.image, IMAGE_HOST) == 0 || s->spec.image[0] == '/')
+                return create_sandbox(s, e);
+        if (!s->ss->cfg.images)
+                return error_say(e, -ENOENT, "image %.300s: no such image", s->spec.image);
+        return image_acquire(s->ss->cfg.images, s->spec.image, &o, on_acquired, s, &s->acquiring, e);
 }
 
 /* ---- time ----------------------------------------------------------------------------------------------------------------------- */
@@ -357,7 +387,10 @@ struct sandbox *session_sandbox(struct session *s) {
         return s->state == SESSION_READY || s->state == SESSION_FINISHING ? s->sandbox : NULL;
 }
 
-const char *session_workdir(const struct session *s) { return s->spec.workdir ? s->spec.workdir : "/"; }
+const char *session_workdir(const struct session *s) {
+        const char *image = s->lease ? s->lease->config->workdir : NULL;
+        return s->spec.workdir ? s->spec.workdir : image && image[0] == '/' ? image : "/";
+}
 
 void session_user(const struct session *s, uint32_t *ret_uid, uint32_t *ret_gid) {
         *ret_uid = s->spec.uid;
@@ -393,6 +426,8 @@ char **session_environment(const struct session *s, uint32_t uid, const char *co
         };
         char **env = NULL;
         int r = merge(&env, clean);
+        if (r == 0 && s->lease)
+                r = merge(&env, (const char *const *)s->lease->config->env);
         if (r == 0)
                 r = merge(&env, (const char *const *)s->spec.env);
         if (r == 0)

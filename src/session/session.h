@@ -43,6 +43,7 @@ static inline bool session_state_is_live(enum session_state st) { return st <= S
 /* What a session is made from. Owned strings; x_init gives the operator's defaults. */
 struct session_spec {
         char *image;                   /* IMAGE_HOST, a directory, or a reference of the image store */
+        uint64_t pull_timeout_ms;      /* for getting, or building, the image; 0 = the store's */
         char **env;                    /* "K=V", sorted: over the image's own */
         char *workdir;                 /* NULL: the image's, else "/" */
         bool user_given;
@@ -69,6 +70,7 @@ struct sessions_config {
         uv_loop_t *loop;
         struct spawner *spawner;
         struct ledger *ledger;
+        struct image_store *images;    /* NULL: the host's image and directories only */
         int runs_dirfd;                /* logs of background commands: <id>/<command>.out; stays the caller's */
         size_t live_max;               /* sessions that live at a time */
         size_t execs_max;              /* commands in flight that somebody waits for; 0 = only each session's own bound */

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "session/process.h"
+#include "store/image_store.h"
 
 #define RECORD_MAX (160u << 20)            /* bytes of a session's record: the answer of finish is in it */
 
@@ -13,6 +14,8 @@ struct session {
         struct sessions *ss;
         struct session_spec spec;
         struct sandbox *sandbox;           /* from its creation until it is gone */
+        struct image_acquisition *acquiring;
+        struct image_lease *lease;         /* what the sandbox stands on; NULL: the host's image or a directory */
         struct session_use *uses;
         size_t n_uses, n_active;           /* all; those that keep it from being idle */
         struct process *processes;         /* all of them, newest first */
