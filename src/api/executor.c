@@ -15,6 +15,7 @@ const struct http_route *executor_routes(size_t *ret_n) {
                 { .method = "DELETE", .pattern = "/session/{id}", .handler = executor_delete_session },
                 { .method = "POST", .pattern = "/session/{id}/exec", .handler = executor_post_exec },
                 { .method = "POST", .pattern = "/session/{id}/finish", .handler = executor_post_finish },
+                { .method = "POST", .pattern = "/session/{id}/export", .handler = executor_post_export },
         };
         *ret_n = ARRAY_SIZE(routes);
         return routes;

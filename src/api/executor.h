@@ -11,6 +11,7 @@
  *     POST   /session/start          202 {"session_id","status"}
  *     GET    /session/{id}           200 {"session_id","status","image","error"}
  *     POST   /session/{id}/exec      200 {"session_id","exit_code","stdout","stderr","timed_out"}
+ *     POST   /session/{id}/export    200 {"session_id","path","tar_b64"}
  *     POST   /session/{id}/finish    200: the verifier's end, session/finish.h; again: the same
  *     DELETE /session/{id}           200 {"session_id","deleted":true}
  *

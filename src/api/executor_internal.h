@@ -50,3 +50,4 @@ void executor_get_session(struct http_request *r, void *user);
 void executor_delete_session(struct http_request *r, void *user);
 void executor_post_exec(struct http_request *r, void *user);
 void executor_post_finish(struct http_request *r, void *user);
+void executor_post_export(struct http_request *r, void *user);

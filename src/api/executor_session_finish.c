@@ -1,8 +1,9 @@
-/* POST /session/{id}/finish, in the executor's dialect. The body is decoded and packed in the pool, unless it is small. */
+/* POST /session/{id}/finish in the executor's dialect, and POST /v1/sessions/{id}/finish. The body is decoded and packed in the pool, unless it is small. */
 #include <string.h>
 
 #include "api/executor_internal.h"
 #include "api/session_fields.h"
+#include "api/v1_internal.h"
 #include "base/json.h"
 #include "score/request.h"
 
@@ -20,6 +21,7 @@ struct finish_call {
         struct finish_spec spec;
         struct finish_wait *wait;
         int decoded;
+        bool native;
         struct error e;
         char id[SESSION_ID_SIZE];
 };
@@ -33,18 +35,30 @@ static void call_closed(void *user) {
         }                              /* else it is still being decoded: the finish goes on all the same */
 }
 
+/* Each dialect has its own words. */
+static void refuse(struct sessions *ss, struct http_request *r, bool native, const char *id, int x, const char *text) {
+        if (x == -EUSERS)
+                text = "Too many calls wait for this session";
+        if (native && (x == -ENOENT || x == -EAGAIN))
+                v1_unready(ss, r, id);
+        else if (native)
+                v1_fault(r, x, text, "session");
+        else if (x == -ENOENT)
+                reply_error(r, fault_of_errno(x), NOT_FOUND);
+        else if (x == -EAGAIN)
+                executor_session_unready(ss, r, id);
+        else
+                executor_session_fault(r, x, text);
+}
+
 static void finished(int x, const char *answer, size_t n, void *user) {
         struct finish_call *c = user;
         if (c->r) {
                 http_on_close(c->r, NULL, NULL);
                 if (x == 0)
                         reply_json(c->r, 200, answer, n);
-                else if (x == -ENOENT)
-                        reply_error(c->r, fault_of_errno(x), NOT_FOUND);
-                else if (x == -EAGAIN)
-                        executor_session_unready(c->ss, c->r, c->id);
                 else
-                        executor_session_fault(c->r, x, x == -EUSERS ? "Too many calls wait for this session" : NULL);
+                        refuse(c->ss, c->r, c->native, c->id, x, NULL);
         }
         free(c);
 }
@@ -55,7 +69,7 @@ static void go_on(struct finish_call *c) {
         if (c->decoded < 0) {
                 if (c->r) {
                         http_on_close(c->r, NULL, NULL);
-                        executor_session_fault(c->r, c->decoded, c->e.text);
+                        refuse(c->ss, c->r, c->native, c->id, c->decoded, c->e.text);
                 }
                 free(c);
                 return;
@@ -81,7 +95,7 @@ static void decode_body(struct finish_call *c) {
         if (json_parse(empty ? none : c->body, empty ? strlen(none) : c->len, &object, NULL) < 0 || object.type != JSON_OBJECT)
                 c->decoded = error_say(&c->e, -EINVAL, SCORE_BODY_NOT_JSON);
         else
-                c->decoded = finish_body_decode(&object, AGENT_KEEP, &c->spec, &c->e);
+                c->decoded = finish_body_decode(&object, c->native ? AGENT_KILL : AGENT_KEEP, &c->spec, &c->e);
 }
 
 static void decode(uv_work_t *work) {
@@ -111,31 +125,28 @@ static int begin(struct finish_call *c) {
         return x;
 }
 
-void executor_post_finish(struct http_request *r, void *user) {
-        struct api *a = user;
+static void post_finish(struct http_request *r, struct api *a, bool native) {
         struct sessions *ss = engine_sessions(a->engine);
         const char *id = http_param(r, "id");
         if (!ss || strlen(id) >= SESSION_ID_SIZE) {
-                if (ss)
-                        reply_error(r, fault_of_errno(-ENOENT), NOT_FOUND);
-                else
-                        executor_session_fault(r, -ESHUTDOWN, NULL);
+                refuse(ss, r, native, id, ss ? -ENOENT : -ESHUTDOWN, NULL);
                 return;
         }
         struct finish_call *c = calloc(1, sizeof *c);
         if (!c) {
-                executor_session_fault(r, -ENOMEM, NULL);
+                refuse(ss, r, native, id, -ENOMEM, NULL);
                 return;
         }
-        c->r = r;
-        c->api = a;
-        c->ss = ss;
+        *c = (struct finish_call){ .r = r, .api = a, .ss = ss, .native = native, .spec = { .pack = FILE_PACK_INIT } };
         snprintf(c->id, sizeof c->id, "%s", id);
         http_on_close(r, call_closed, c);
         int x = begin(c);
         if (x < 0) {
                 http_on_close(r, NULL, NULL);
                 free(c);
-                executor_session_fault(r, x, NULL);
+                refuse(ss, r, native, id, x, NULL);
         }
 }
+
+void executor_post_finish(struct http_request *r, void *user) { post_finish(r, user, false); }
+void v1_post_finish(struct http_request *r, void *user) { post_finish(r, user, true); }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/session_fields.h"
+#include "api/v1_internal.h"
 #include "base/base64.h"
 #include "base/strv.h"
 
@@ -66,6 +67,8 @@ static const struct field finish_fields[] = {
         { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, .type = "integer", .def = "65536", .doc = "bytes of each stream kept; 0 or less: the operator's" },
         { .name = "agent_processes", .kind = FIELD_ENUM, AT(agent), .names = agents, .n_names = ARRAY_SIZE(agents), .doc = "`kill`: all but the start-up command are killed first" },
 };
+
+struct v1_body v1_finish_body(void) { return (struct v1_body){ finish_fields, ARRAY_SIZE(finish_fields) }; }
 
 /* As the sandbox will have it: no "." or "..". */
 static bool is_plain_absolute(const char *path) {

@@ -98,3 +98,6 @@ void v1_list_shells(struct http_request *r, void *user);
 void v1_get_shell(struct http_request *r, void *user);
 void v1_delete_shell(struct http_request *r, void *user);
 void v1_post_shell_exec(struct http_request *r, void *user);
+/* executor_session_finish.c, session_finish_fields.c */
+struct v1_body v1_finish_body(void);
+void v1_post_finish(struct http_request *r, void *user);

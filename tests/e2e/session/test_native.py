@@ -333,6 +333,16 @@ def test_many_calls_at_once(native):
     assert got == [f"{i}\n" for i in range(100)]
 
 
+def test_finish_kills_the_agent_first(native):
+    s = native()
+    s.exec(command="setsid sleep 1717 >/dev/null 2>&1 &")
+    got = s.ok("POST", "/finish", {"harness_files": {"test.sh": "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo 1 > /verifier/r"}, "result_files": ["/verifier/r"]})
+    assert "1717" not in got["stdout"] and got["result_files"] == {"/verifier/r": "1\n"} and got["integrity"] is None
+    assert s.ok("POST", "/finish") == got and s.ok("GET")["state"] == "finished"
+    fault(native().call("POST", "/finish", {"timeout": []}), 400, "invalid")
+    fault(s.call("POST", "/exec", {"command": "true"}), 409, "not_ready")
+
+
 # ---- description ---------------------------------------------------------------------------------------------------------------
 
 

@@ -71,6 +71,8 @@ int http_stream_write(struct http_request *r, const char *p, size_t n) {
         r->answer[r->answer_len] = 0;
         return 0;
 }
+void http_stream_start_length(struct http_request *r, int status, const char *type, uint64_t length) { r->status = status; }
+void http_stream_abort(struct http_request *r) { r->answers++; }
 void http_stream_end(struct http_request *r) { r->answers++; }
 void http_on_close(struct http_request *r, void (*closed)(void *user), void *user) { r->closed = closed; r->closed_user = user; }
 void http_on_drain(struct http_request *r, void (*drain)(void *user), void *user) { r->drain = drain; r->drain_user = user; }
