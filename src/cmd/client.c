@@ -55,10 +55,6 @@ struct client {
         char why[CURL_ERROR_SIZE];
 };
 
-static size_t take(char *p, size_t size, size_t n, void *user) {
-        return buf_add(user, p, size * n) < 0 ? 0 : size * n;
-}
-
 static int watch(void *user, curl_off_t dltotal, curl_off_t dlnow, curl_off_t ultotal, curl_off_t ulnow) {
         const struct client *c = user;
         return c->interrupted && *c->interrupted;
@@ -123,7 +119,6 @@ int client_open(const char *url, const char *token, struct client **ret, struct 
         curl.easy_setopt(c->curl, CURLOPT_NOPROXY, "127.0.0.1,localhost,::1");
         curl.easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
         curl.easy_setopt(c->curl, CURLOPT_ERRORBUFFER, c->why);
-        curl.easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, take);
         curl.easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L);
         curl.easy_setopt(c->curl, CURLOPT_XFERINFOFUNCTION, watch);
         curl.easy_setopt(c->curl, CURLOPT_XFERINFODATA, c);
@@ -157,26 +152,93 @@ static int perform(struct client *c, struct error *e) {
         return error_say(e, -EIO, "%s: %s", c->shown, why);
 }
 
-int client_call(struct client *c, const char *method, const char *path, const char *body, size_t n, uint64_t timeout_ms, int *ret_status,
-                struct buf *ret_body, struct error *e) {
-        char url[2 * URL_MAX];
-        if (snprintf(url, sizeof url, "%s%s", c->base, path) >= (int)sizeof url)
-                return error_say(e, -EINVAL, "the address is too long");
-        curl.easy_setopt(c->curl, CURLOPT_URL, url);
-        curl.easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
-        curl.easy_setopt(c->curl, CURLOPT_WRITEDATA, ret_body);
-        if (body) {
-                curl.easy_setopt(c->curl, CURLOPT_POST, 1L);
-                curl.easy_setopt(c->curl, CURLOPT_POSTFIELDS, body);
-                curl.easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)n);
-        } else
-                curl.easy_setopt(c->curl, CURLOPT_HTTPGET, 1L);
-        curl.easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, method);
-        int r = perform(c, e);
-        if (r < 0)
-                return r;
+struct transfer { struct client *c; const struct client_transfer *t; int r; };
+
+static int status_of(struct client *c) {
         long status = 0;
         curl.easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
-        *ret_status = (int)status;
+        return (int)status;
+}
+
+static size_t give(char *p, size_t size, size_t n, void *user) {
+        struct transfer *x = user;
+        ssize_t r = x->t->source(p, size * n, x->t->user);
+        if (r >= 0)
+                return (size_t)r;
+        x->r = (int)r;
+        return CURL_READFUNC_ABORT;
+}
+
+static size_t pass_on(char *p, size_t size, size_t n, void *user) {
+        struct transfer *x = user;
+        x->r = x->t->sink(status_of(x->c), p, size * n, x->t->user);
+        return x->r < 0 ? 0 : size * n;
+}
+
+static int set_body(struct client *c, const struct client_transfer *t, struct transfer *x) {
+        curl.easy_setopt(c->curl, CURLOPT_HTTPGET, 1L);
+        if (t->source) {
+                curl.easy_setopt(c->curl, CURLOPT_UPLOAD, 1L);
+                curl.easy_setopt(c->curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)-1);
+                curl.easy_setopt(c->curl, CURLOPT_READFUNCTION, give);
+                curl.easy_setopt(c->curl, CURLOPT_READDATA, x);
+        } else if (t->body) {
+                curl.easy_setopt(c->curl, CURLOPT_POST, 1L);
+                curl.easy_setopt(c->curl, CURLOPT_POSTFIELDS, t->body);
+                curl.easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)t->n);
+        }
+        curl.easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, t->method);
         return 0;
+}
+
+/* The lines that every request has, but for the type of its body. */
+static int headers_with(const struct client *c, const char *type, struct curl_slist **ret) {
+        char line[256];
+        snprintf(line, sizeof line, "Content-Type: %s", type);
+        for (const struct curl_slist *h = c->headers; h; h = h->next) {
+                struct curl_slist *more = curl.slist_append(*ret, strncmp(h->data, "Content-Type:", 13) == 0 ? line : h->data);
+                if (!more)
+                        return -ENOMEM;
+                *ret = more;
+        }
+        return 0;
+}
+
+int client_transfer(struct client *c, const struct client_transfer *t, int *ret_status, struct error *e) {
+        struct transfer x = { .c = c, .t = t };
+        struct curl_slist *headers = NULL;
+        char url[2 * URL_MAX];
+        if (snprintf(url, sizeof url, "%s%s", c->base, t->path) >= (int)sizeof url)
+                return error_say(e, -EINVAL, "the address is too long");
+        int r = t->content_type ? headers_with(c, t->content_type, &headers) : 0;
+        if (r < 0) {
+                curl.slist_free_all(headers);
+                return error_set(e, r, "prepare the request");
+        }
+        curl.easy_setopt(c->curl, CURLOPT_URL, url);
+        curl.easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)t->timeout_ms);
+        if (headers)
+                curl.easy_setopt(c->curl, CURLOPT_HTTPHEADER, headers);
+        curl.easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, pass_on);
+        curl.easy_setopt(c->curl, CURLOPT_WRITEDATA, &x);
+        set_body(c, t, &x);
+        struct error own;
+        r = perform(c, &own);          /* what a callback said stands in e */
+        if (r < 0 && x.r == 0 && e)
+                *e = own;
+        curl.easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
+        curl.slist_free_all(headers);
+        if (x.r < 0)
+                return x.r;
+        *ret_status = status_of(c);
+        return r;
+}
+
+static int collect(int status, const char *p, size_t n, void *user) { return buf_add(user, p, n); }
+
+int client_call(struct client *c, const char *method, const char *path, const char *body, size_t n, uint64_t timeout_ms, int *ret_status,
+                struct buf *ret_body, struct error *e) {
+        struct client_transfer t = { .method = method, .path = path, .body = body, .n = n, .sink = collect, .user = ret_body, .timeout_ms = timeout_ms };
+        int r = client_transfer(c, &t, ret_status, e);
+        return r == -ENOSPC ? error_say(e, -EIO, "the answer is too long") : r;
 }

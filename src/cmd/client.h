@@ -1,6 +1,7 @@
 /* A client of a Brig daemon, for the verbs that speak to one. Blocking; one call at a time; any thread, one at a time. */
 #pragma once
 #include <signal.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -16,5 +17,19 @@ void client_free(struct client *c);
 void client_interrupted_by(struct client *c, const volatile sig_atomic_t *flag);
 /* One request. The answer's status and body, whatever they are, are success; -EIO and a text when there was no answer,
  * -EINTR, -ETIMEDOUT. body may be NULL. */
+/* A body that comes from somewhere, an answer that goes somewhere. */
+struct client_transfer {
+        const char *method, *path;
+        const char *content_type;          /* NULL: JSON */
+        const char *body; size_t n;        /* NULL: none, or `source` */
+        /* The next bytes of the body, at most n; 0 at its end, -errno. Sent in chunks. */
+        ssize_t (*source)(char *p, size_t n, void *user);
+        /* Takes all of p or gives -errno, which ends the call. Runs for an answer of any status: status is known by then. */
+        int (*sink)(int status, const char *p, size_t n, void *user);
+        void *user;
+        uint64_t timeout_ms;               /* 0 = none */
+};
+/* As client_call. What `sink` or `source` gave comes back as it is, and e is then theirs. */
+int client_transfer(struct client *c, const struct client_transfer *t, int *ret_status, struct error *e);
 int client_call(struct client *c, const char *method, const char *path, const char *body, size_t n, uint64_t timeout_ms, int *ret_status,
                 struct buf *ret_body, struct error *e);

@@ -3,45 +3,10 @@
 
 #include "base/json.h"
 #include "cmd/print_record.h"
+#include "cmd/remote.h"
 #include "cmd/score_options.h"
 #include "cmd/score_run.h"
 #include "cmd/verbs.h"
-
-#define PROBE_MS 2000
-#define PORT_DEFAULT "9090"
-
-static const char *variable(const char *name, const char *other) {
-        const char *v = getenv(name);
-        if (!v || !v[0])
-                v = other ? getenv(other) : NULL;
-        return v && v[0] ? v : NULL;
-}
-
-static bool answers(struct client *c) {
-        _cleanup_buf_ struct buf b = BUF_INIT(4096);
-        int status;
-        return client_call(c, "GET", "/healthz", NULL, 0, PROBE_MS, &status, &b, NULL) == 0 && status == 200 && strstr(buf_str(&b), "\"status\"");
-}
-
-/* The daemon to ask: one that was named must be there; a local one is used if it is. *ret NULL: there is none. */
-static int find_daemon(const struct score_options *o, struct client **ret, struct error *e) {
-        const char *url = o->url ? o->url : variable("BRIG_URL", NULL), *port = variable("API_PORT", NULL);
-        const char *token = variable("BRIG_API_TOKEN", "API_TOKEN");
-        char local[64];
-        struct client *c = NULL;
-        if (!url)
-                snprintf(local, sizeof local, "http://127.0.0.1:%.10s", port ? port : PORT_DEFAULT);
-        int r = client_open(url ? url : local, token, &c, e);
-        if (r == -ENOENT && !url)
-                r = 0;                 /* no library to ask with, and nobody was named */
-        if (c && !url && !answers(c)) {
-                client_free(c);
-                c = NULL;
-        }
-        if (r == 0)
-                *ret = c;
-        return r;
-}
 
 static const char *local_directory(const char *repo) {
         if (strncmp(repo, "file:///", 8) == 0)
@@ -54,7 +19,7 @@ static int run(const struct score_options *o, struct buf *ret, struct error *e) 
         struct client *c = NULL;
         int r = score_options_request(o, &request, e);
         if (r == 0)
-                r = find_daemon(o, &c, e);
+                r = remote_find(o->url, false, &c, e);
         if (r < 0)
                 return r;
         struct score_run how = {

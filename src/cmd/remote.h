@@ -1,0 +1,61 @@
+/* A daemon's native API, as the verbs use it: finding it, JSON calls, streams of events; errors become one line. */
+#pragma once
+#include "base/json.h"
+#include "cmd/client.h"
+#include "cmd/command.h"
+
+#define REMOTE_ANSWER_MAX (64u << 20)
+#define REMOTE_CALL_MS 60000
+
+/* Options that every such verb has: --url, -o. `struct remote_options` is the first member of the verb's target. */
+struct remote_options { char *url; bool json; };
+#define REMOTE_ROWS 2
+extern const struct option_row remote_rows[REMOTE_ROWS];
+#define REMOTE_COMMON .common = remote_rows, .n_common = REMOTE_ROWS
+
+/* The daemon at `url`, else at BRIG_URL, else the local one. `must`: -EIO when it does not answer; else *ret is NULL then. */
+int remote_find(const char *url, bool must, struct client **ret, struct error *e);
+
+/* A call whose answer is JSON. body NULL: none. -ENOENT for 404, -EBUSY for 409, -EINVAL for other 4xx, -EIO for the rest, with the daemon's own
+ * words. *ret lies in *answer. */
+int remote_call(struct client *c, const char *method, const char *path, const struct buf *body, uint64_t timeout_ms, struct buf *answer,
+                struct json *ret, struct error *e);
+/* What an answer with that status and body says. */
+int remote_refusal(int status, const char *body, size_t n, struct error *e);
+
+/* A call whose answer is a stream of events. each(name, data): JSON text; non-zero ends the call and is returned. Else 0 at the stream's end. An
+ * answer that is no such stream is an error as above. */
+struct remote_events {
+        const char *method, *path, *content_type;
+        const struct buf *body;                            /* NULL: none, or `source` */
+        ssize_t (*source)(char *p, size_t n, void *user);
+        int (*each)(const char *event, const struct json *data, void *user);
+        void *user;
+};
+int remote_stream(struct client *c, const struct remote_events *events, struct error *e);
+
+/* ---- small things ---- */
+
+/* "/v1/sessions/ID/exec": -EINVAL unless the id is one. `tail` begins with '/' or is "". */
+#define REMOTE_PATH_MAX 8192
+int session_path(const char *id, const char *tail, char ret[static REMOTE_PATH_MAX], struct error *e);
+/* Appends percent-encoded. */
+int query_encode(struct buf *b, const char *s);
+/* A member as text; "" when absent or null, numbers as they are. Cut to n - 1 bytes, control characters are '?'. */
+const char *member_show(const struct json *object, const char *key, char *ret, size_t n);
+/* An object of "K=V" strings: -EINVAL names the option. */
+int put_pairs(struct json_writer *w, const char *key, char *const *pairs, const char *option, struct error *e);
+int put_number(struct json_writer *w, const char *key, const char *text, const char *option, struct error *e);  /* NULL text: nothing */
+
+/* A table on standard output: rows are gathered, then columns get their widths. */
+#define TABLE_COLUMNS_MAX 10
+struct table { const char *const *head; size_t columns; struct buf cells; size_t n; };
+void table_init(struct table *t, const char *const *head, size_t columns);
+int table_cell(struct table *t, const char *text);     /* row by row */
+int table_print(struct table *t, FILE *to);
+void table_release(struct table *t);
+
+/* SIGINT and SIGTERM end the call under way with -EINTR. */
+void remote_interruptible(struct client *c);
+/* The answer as one line of JSON. */
+int print_json(const struct json *v);
