@@ -3,6 +3,7 @@
 
 #include "api/executor_internal.h"
 #include "api/session_fields.h"
+#include "api/v1_internal.h"
 #include "base/base64.h"
 #include "base/json.h"
 #include "session/export.h"
@@ -16,6 +17,8 @@ static const struct field export_fields[] = {
         { .name = "path", .kind = FIELD_STRING, .at = offsetof(struct export_body, path), .max = SESSION_PATH_MAX, .def = "`/workspace`", .doc = "what to export" },
         { .name = "timeout", .kind = FIELD_NUMBER, .at = offsetof(struct export_body, timeout_ms), .min = 0, .max = PROCESS_TIMEOUT_MAX_S, .scale = 1000, .def = "300", .doc = "seconds; 0 = none" },
 };
+
+struct v1_body executor_export_body(void) { return (struct v1_body){ export_fields, ARRAY_SIZE(export_fields) }; }
 
 struct export_call {
         struct http_request *r;        /* NULL: the client is gone */

@@ -134,6 +134,7 @@ static const struct field executor_start_fields[] = {
         { CUSTOM("build_args", parse_start_args, "object of strings"), .def = "empty", .doc = "values of ARG" },
 };
 static const struct field v1_start_fields[] = { COMMON_FIELDS };
+struct v1_body executor_start_body(void) { return (struct v1_body){ executor_start_fields, ARRAY_SIZE(executor_start_fields) }; }
 struct v1_body v1_create_body(void) { return (struct v1_body){ v1_start_fields, ARRAY_SIZE(v1_start_fields) }; }
 
 void session_start_release(struct session_start *q) {
@@ -418,6 +419,8 @@ int v1_exec_decode(const struct sessions *ss, const struct json *object, struct 
                 *ret = b;
         return r;
 }
+
+struct v1_body executor_exec_body(void) { return (struct v1_body){ executor_exec_fields, ARRAY_SIZE(executor_exec_fields) }; }
 
 void exec_body_release(struct exec_body *b) {
         free(b->command);

@@ -16,3 +16,4 @@ const struct http_route *v1_routes(size_t *ret_n);
 /* The OpenAPI 3.1 description, and the page for people. */
 int v1_openapi(struct buf *ret);
 int v1_document(struct buf *ret);
+int executor_session_document(struct buf *ret);        /* the fields of the executor's sessions */

@@ -98,6 +98,10 @@ void v1_list_shells(struct http_request *r, void *user);
 void v1_get_shell(struct http_request *r, void *user);
 void v1_delete_shell(struct http_request *r, void *user);
 void v1_post_shell_exec(struct http_request *r, void *user);
+/* The executor's bodies, for its page. */
+struct v1_body executor_start_body(void);
+struct v1_body executor_exec_body(void);
+struct v1_body executor_export_body(void);
 /* executor_session_finish.c, session_finish_fields.c */
 struct v1_body v1_finish_body(void);
 void v1_post_finish(struct http_request *r, void *user);
