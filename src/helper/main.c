@@ -15,6 +15,7 @@ static const struct helper_verb verbs[] = {
         { "read-file", verb_read_file },
         { "remove-tree", verb_remove_tree },
         { "results", verb_results },
+        { "send", verb_send },
         { "true", verb_true },
         { "unpack", verb_unpack },
         { "wait", verb_wait },

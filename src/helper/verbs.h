@@ -28,6 +28,8 @@ int verb_wait(int argc, char **argv);
 int verb_files(int argc, char **argv);
 /* find-user USER[:GROUP]: see find_user.c. */
 int verb_find_user(int argc, char **argv);
+/* send PATH: see send.c. */
+int verb_send(int argc, char **argv);
 int verb_true(int argc, char **argv);
 /* unpack [target=DIR] [plain] [diff-id=HEX] [entries=N] [stream=BYTES] [uid=N gid=N]: see unpack.c. */
 int verb_unpack(int argc, char **argv);

@@ -67,7 +67,7 @@ static void settle(struct image_layer *l, struct cached_layer *made) {
                 l->wants = w->next;
                 w->failure = l->failure;
                 w->error = l->error;
-                if (made && !(w->chain = image_chain_extend(l->parent, l->key, made))) {
+                if (made && !(w->chain = image_chain_extend(l->parent, l->m.key, made))) {
                         w->failure = IMAGE_INTERNAL;
                         error_set(&w->error, -ENOMEM, "hold an image");
                 }
@@ -90,7 +90,11 @@ static void start_later(struct image_layer *l) {
 
 static void removed(int r, const struct error *e, void *user) {
         struct image_layer *l = user;
-        if (l->failure == IMAGE_CANCELLED && l->wants && !l->store->closing)
+        struct cached_layer *instead = l->instead;
+        if (instead) {
+                settle(l, instead);
+                cached_layer_unuse(instead);
+        } else if (l->failure == IMAGE_CANCELLED && l->wants && !l->store->closing)
                 start_later(l);                /* whoever waits makes it now */
         else
                 settle(l, NULL);
@@ -125,6 +129,11 @@ static void published(int r, const struct layer_manifest *m, const struct error 
 void image_layer_end(struct image_layer *l, enum image_failure failure, const struct error *e) {
         if (failure != IMAGE_OK) {
                 give_up(l, l->maker ? failure : IMAGE_CANCELLED, e);
+                return;
+        }
+        if ((l->instead = layer_cache_find(l->store->cache, l->m.key))) {
+                cached_layer_use(l->instead);
+                give_up(l, IMAGE_OK, NULL);
                 return;
         }
         l->state = LAYER_PUBLISHING;
@@ -271,6 +280,7 @@ void image_want_cancel(struct image_want *w) {
                 unlink_want(&l->wants, w);
                 if (l->maker == w) {
                         l->maker = NULL;
+                        image_layer_hush(l);
                         if (l->box)
                                 image_box_cancel(l->box);      /* its end gives the layer up */
                 }

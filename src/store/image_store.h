@@ -117,6 +117,7 @@ typedef void (*image_progress_fn)(const struct image_progress *p, void *user);
 
 struct image_unpack {
         int fd;                    /* the archive: regular file or pipe, read from where it stands; duplicated */
+        bool name_by_content;      /* the layer's key becomes image_chain_id of what the archive holds; that of the want is its name till then */
         const char *diff_id;       /* 64 hex digits that the uncompressed archive must have as SHA-256; NULL = any */
         const char *target;        /* below this directory of the image, which is made; NULL = "/" */
         bool no_whiteouts;         /* names that begin with ".wh." are ordinary (a plain tar, not a layer) */

@@ -45,6 +45,7 @@ struct image_layer {
         struct image_want *wants, *maker;  /* maker: one of them, or NULL when it was cancelled */
         struct image_chain_opening *opening;
         enum image_failure failure; struct error error;        /* while being removed: what is then said */
+        struct cached_layer *instead;      /* while being removed: there is one like it, in use */
         /* image_layer_unpack, image_layer_run */
         struct image_box *box;
         struct image_unpack_state *unpack;
@@ -108,6 +109,9 @@ struct image_chain *image_chain_extend(struct image_chain *c, const char *key, s
 struct image_chain_opening;
 int image_chain_open(struct image_chain *c, void (*done)(int r, const struct error *e, void *user), void *user, struct image_chain_opening **ret);
 void image_chain_open_cancel(struct image_chain_opening *o);
+
+/* image_unpack.c: who was to be told of progress and output is not there any more. */
+void image_layer_hush(struct image_layer *l);
 
 /* image_layer.c */
 const char *image_layer_node_key(const struct map_node *n);

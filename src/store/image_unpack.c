@@ -15,7 +15,8 @@
 
 struct image_unpack_state {
         char line[LINE_MAX_BYTES]; size_t len;
-        bool done;
+        bool done, name_by_content;
+        char diff_id[SHA256_HEX];
         char failed_class[16], failed_text[LINE_MAX_BYTES];
         image_progress_fn progress; void *progress_user;
 };
@@ -27,6 +28,13 @@ static void end(struct image_layer *l, enum image_failure failure, const struct 
         free(TAKE_PTR(l->run));
         l->box = NULL;
         image_layer_end(l, failure, e);
+}
+
+void image_layer_hush(struct image_layer *l) {
+        if (l->unpack)
+                l->unpack->progress = NULL;
+        if (l->run)
+                l->run->output = NULL;
 }
 
 /* ---- what both can end with ---- */
@@ -58,7 +66,7 @@ static void read_line(struct image_unpack_state *u) {
                 const struct image_progress p = { .bytes_in = in, .bytes_out = out, .entries = entries };
                 if (u->progress)
                         u->progress(&p, u->progress_user);
-        } else if (strncmp(u->line, "done ", 5) == 0)
+        } else if (sscanf(u->line, "done %64[0-9a-f] ", u->diff_id) == 1)
                 u->done = true;
         else if (strncmp(u->line, "failed ", 7) == 0) {
                 size_t n = strcspn(u->line + 7, " ");
@@ -102,6 +110,10 @@ static void unpacked(const struct box_result *r, void *user) {
         if (failure == IMAGE_OK && (!WIFEXITED(r->status) || WEXITSTATUS(r->status) != 0)) {
                 failure = IMAGE_INTERNAL;
                 error_say(&e, -EIO, "unpacking ended with status %d", r->status);
+        }
+        if (failure == IMAGE_OK && u->name_by_content && image_chain_id(l->parent->key, u->diff_id, l->m.key) < 0) {
+                failure = IMAGE_INTERNAL;
+                error_set(&e, -ENOMEM, "name the layer");
         }
         end(l, failure, &e);
 }
@@ -149,6 +161,7 @@ static int start_unpack(struct image_layer *l, const struct image_unpack *u, str
         if (r < 0 || !l->unpack)
                 return error_set(e, -ENOMEM, "unpack");
         l->unpack->progress = u->progress;
+        l->unpack->name_by_content = u->name_by_content;
         l->unpack->progress_user = u->progress_user;
         snprintf(name, sizeof name, "unpack-%.16s", l->m.id);
         struct sandbox_spec s = { .id = name, .profile = PROFILE_SCORE, .network = NETWORK_NONE };

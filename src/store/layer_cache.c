@@ -191,6 +191,8 @@ void cached_layer_unuse(struct cached_layer *l) {
         trim(c);
 }
 
+bool cached_layer_idle(const struct cached_layer *l) { return l->users == 0 && l->pins == 0; }
+
 void cached_layer_pin(struct cached_layer *l) {
         l->pins++;
 }

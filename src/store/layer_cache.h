@@ -27,6 +27,7 @@ int layer_cache_add(struct layer_cache *c, const struct layer_manifest *m, struc
 const struct layer_manifest *cached_layer_manifest(const struct cached_layer *l);
 void cached_layer_use(struct cached_layer *l);     /* counts; nests */
 void cached_layer_unuse(struct cached_layer *l);   /* may evict */
+bool cached_layer_idle(const struct cached_layer *l);      /* neither used nor pinned */
 
 /* Pinned: never evicted, but closed when nobody uses it. Counts. */
 void cached_layer_pin(struct cached_layer *l);
