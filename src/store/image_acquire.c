@@ -18,6 +18,8 @@ struct image_acquisition {
         struct image_chain *chain;
         struct image_chain_opening *opening;
         void *pull; bool pulling;
+        struct image_box *box;             /* looks the user up */
+        bool cancelled;                    /* freed when the box is gone */
         char digest[SHA256_HEX];
         image_acquired done;
         void *user;
@@ -26,6 +28,7 @@ struct image_acquisition {
 struct lease { struct image_lease lease; struct image *image; };
 
 static const struct image_config no_config;
+static const struct image_user root = { .name = "root", .home = "/root" };
 
 static void acquisition_free(struct image_acquisition *a) {
         struct image_acquisition **at = &a->store->acquisitions;
@@ -59,6 +62,7 @@ static void answer(struct image_acquisition *a) {
         l->image = TAKE_PTR(a->image);
         l->lease.chain = TAKE_PTR(a->chain);
         l->lease.config = l->image ? &l->image->config : &no_config;
+        l->lease.user = l->image && l->image->user_known ? &l->image->user : &root;
         memcpy(l->lease.digest, a->digest, sizeof l->lease.digest);
         image_acquired done = a->done;
         void *user = a->user;
@@ -78,13 +82,52 @@ void image_lease_release(struct image_lease *lease) {
         free(l);
 }
 
+static void user_looked_up(const struct box_result *r, void *user) {
+        struct image_acquisition *a = user;
+        struct image_store *st = a->store;
+        struct error e;
+        a->box = NULL;
+        if (a->cancelled) {
+                acquisition_free(a);
+                image_store_done(st);
+        } else if (r->end == BOX_EXITED && r->status == 0 && image_user_parse(r->out, &a->image->user) == 0) {
+                a->image->user_known = true;
+                answer(a);
+        } else {
+                error_say(&e, -EBADMSG, "the user '%.60s' of the image: %.*s", a->image->config.user, (int)strcspn(r->err, "\n"), r->end == BOX_FAILED ? r->error.text : r->err);
+                fail(a, r->end == BOX_FAILED ? IMAGE_INTERNAL : IMAGE_INVALID, &e);
+        }
+}
+
+/* The image's own tables say who that is, and nobody here reads those. */
+static void look_user_up(struct image_acquisition *a) {
+        const char *const argv[] = { "find-user", a->image->config.user, NULL };
+        struct error e;
+        struct sandbox_spec s = { .id = "find-user", .profile = PROFILE_SCORE, .image = a->chain->base, .layers = a->chain->ids, .upper = UPPER_TMPFS, .network = NETWORK_NONE };
+        sandbox_limits_default(&s.limits);
+        s.limits.memory_bytes = 256 << 20;
+        s.limits.disk_bytes = 1 << 20;
+        s.limits.inodes = 1024;
+        const struct image_box_spec spec = { .sandbox = &s, .argv = argv, .helper = true, .stdin_fd = -1, .out_fd = -1, .timeout_ms = 30000 };
+        int r = image_box_start(a->store->spawner, &spec, user_looked_up, a, &a->box, &e);
+        if (r < 0)
+                fail(a, image_failure_of(r), &e);
+}
+
+static void mounted(struct image_acquisition *a) {
+        if (a->image && a->image->config.user && a->image->config.user[0] && !a->image->user_known)
+                look_user_up(a);
+        else
+                answer(a);
+}
+
 static void opened(int r, const struct error *e, void *user) {
         struct image_acquisition *a = user;
         a->opening = NULL;
         if (r < 0)
                 fail(a, image_failure_of(r), e);
         else
-                answer(a);
+                mounted(a);
 }
 
 /* The acquisition has the image in use. */
@@ -97,7 +140,7 @@ static void open_image(struct image_acquisition *a) {
         if (r < 0)
                 fail(a, image_failure_of(r), (error_set(&e, r, "open the image"), &e));
         else if (r > 0)
-                answer(a);
+                mounted(a);
 }
 
 static void open_builtin(struct image_acquisition *a) {
@@ -204,6 +247,11 @@ void image_acquire_cancel(struct image_acquisition *a) {
         if (a->pulling && st->puller.cancel)
                 st->puller.cancel(st->puller.ctx, a->pull);
         image_chain_open_cancel(a->opening);
+        if (a->box) {
+                a->cancelled = true;
+                image_box_cancel(a->box);
+                return;
+        }
         acquisition_free(a);
         image_store_done(st);
 }

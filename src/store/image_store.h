@@ -30,6 +30,7 @@
 #include "sandbox/layers.h"
 #include "sandbox/sandbox.h"
 #include "store/image_config.h"
+#include "store/image_user.h"
 
 #define IMAGE_LAYERS_MAX 120               /* layers of one image; a sandbox takes SPEC_LAYERS_MAX */
 #define IMAGE_NAME_MAX 255
@@ -175,6 +176,7 @@ struct image_lease {
         struct image_chain *chain;         /* image_chain_image, image_chain_layers for the specification */
         const struct image_config *config; /* never NULL */
         char digest[SHA256_HEX];
+        const struct image_user *user;     /* who USER of the configuration is (root where it says nothing), never NULL */
 };
 struct image_acquisition;
 struct image_acquire_options {

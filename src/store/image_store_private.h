@@ -66,6 +66,7 @@ struct image {
         int64_t created_ms, used_ms;
         unsigned users;
         bool durable;
+        bool user_known; struct image_user user;       /* looked up when it is first acquired */
         char **names;
 };
 

@@ -18,8 +18,7 @@ static void lookup_free(struct image_user_lookup *l) {
         free(l);
 }
 
-/* "UID GID NAME HOME", the last two perhaps "-". */
-static int parse(const char *text, struct image_user *u) {
+int image_user_parse(const char *text, struct image_user *u) {
         char name[sizeof u->name], home[sizeof u->home];
         if (sscanf(text, "%u %u %63s %255[^\n]", &u->uid, &u->gid, name, home) != 4)
                 return -EPROTO;
@@ -42,7 +41,7 @@ static void exited(struct sandbox_exec *x, const struct exec_end *end, void *use
                 r = error_say(&e, -ECANCELED, "the sandbox ended while its user was looked up");
         else if (WEXITSTATUS(end->status) != 0)
                 r = error_say(&e, WEXITSTATUS(end->status) == 2 ? -ENOENT : -EIO, "%.*s", (int)strcspn(buf_str(&err), "\n"), buf_str(&err));
-        else if ((r = parse(buf_str(&out), &u)) < 0)
+        else if ((r = image_user_parse(buf_str(&out), &u)) < 0)
                 error_set(&e, r, "look the user up");
         if (l->done)
                 l->done(r, r == 0 ? &u : NULL, &e, l->user);

@@ -9,6 +9,8 @@ struct image_user {
         char name[64];             /* the same */
 };
 struct image_user_lookup;
+/* Of what the helper said: "UID GID NAME HOME", the last two perhaps "-". -EPROTO. */
+int image_user_parse(const char *text, struct image_user *ret);
 /* `done` once, at the latest before the sandbox's `gone`. -ENOENT: there is no such user or group; -ERANGE: a number that no sandbox has. */
 int image_user_find(struct sandbox *s, const char *user, void (*done)(int r, const struct image_user *u, const struct error *e, void *user), void *done_user,
                     struct image_user_lookup **ret, struct error *e);
