@@ -19,7 +19,10 @@ void executor_session_fault(struct http_request *r, int x, const char *text) {
                 f = (struct fault){ .status = 503, .code = "too_many_commands", .retry_after_s = 1 };
                 break;
         case -EBUSY:
-                text = "The idempotency key belongs to a session with another body";
+                if (text && *text)
+                        f.code = "conflict";
+                else
+                        text = "The idempotency key belongs to a session with another body";
                 break;
         case -EINVAL: case -EOPNOTSUPP:
                 break;

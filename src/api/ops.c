@@ -37,6 +37,7 @@ static void get_metrics(struct http_request *r, void *user) {
         engine_stats(a->engine, &s);
         metrics_set(METRIC_TASKS_QUEUED, (double)s.queued);
         metrics_set(METRIC_TASKS_RUNNING, (double)s.running);
+        metrics_set(METRIC_SESSIONS, (double)s.sessions);
         if (a->http)
                 metrics_set(METRIC_HTTP_CONNECTIONS, (double)http_server_connections(a->http));
         _cleanup_buf_ struct buf b = BUF_INIT(METRICS_TEXT_MAX);

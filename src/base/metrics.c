@@ -38,6 +38,9 @@ static struct metric table[METRIC_MAX] = {
         [METRIC_SCORE] = HISTOGRAM("brig_score_seconds", slow, "A task, from started to its record."),
         [METRIC_HTTP_REQUESTS] = COUNTER("brig_http_requests_total", "code", "HTTP requests answered, by status code."),
         [METRIC_HTTP_CONNECTIONS] = GAUGE("brig_http_connections", "Open HTTP connections."),
+        [METRIC_SESSIONS] = GAUGE("brig_sessions", "Sessions that live."),
+        [METRIC_SESSIONS_STARTED] = COUNTER("brig_sessions_started_total", NULL, "Sessions accepted on disk."),
+        [METRIC_SESSIONS_ENDED] = COUNTER("brig_sessions_ended_total", "state", "Sessions that have ended, by the state they ended in; a deleted one is `failed`."),
 };
 _Static_assert(ARRAY_SIZE(fast) < METRIC_VALUES_MAX && ARRAY_SIZE(slow) < METRIC_VALUES_MAX, "a histogram has more buckets than cells");
 

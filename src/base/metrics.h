@@ -24,6 +24,9 @@ enum metric_id {
         METRIC_SCORE,              /* histogram, s: a task, started to record */
         METRIC_HTTP_REQUESTS,      /* counter by status code */
         METRIC_HTTP_CONNECTIONS,   /* gauge */
+        METRIC_SESSIONS,           /* gauge */
+        METRIC_SESSIONS_STARTED,   /* counter */
+        METRIC_SESSIONS_ENDED,     /* counter by state */
         METRIC_MAX,
 };
 

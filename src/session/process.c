@@ -294,7 +294,9 @@ int process_start(struct sessions *ss, const char *session, const struct process
                 return error_say(e, r, "the session is not there to be used");
         }
         struct session *s = p->session = p->use.session;
-        if (s->n_processes - s->n_exited >= PROCESSES_LIVE_MAX)
+        if (s->paused)
+                r = error_say(e, -EBUSY, "the session is paused");
+        else if (s->n_processes - s->n_exited >= PROCESSES_LIVE_MAX)
                 r = error_say(e, -EUSERS, "more than %u commands run in this session", PROCESSES_LIVE_MAX);
         else if (spec->background)
                 r = process_take_place(p, spec, e);

@@ -50,7 +50,7 @@ struct process_end {
 };
 typedef void (*process_done)(const struct process_end *end, void *user);
 
-/* -ENOENT no such session, -EAGAIN not ready, -EUSERS too many commands, -ESHUTDOWN, -ENOMEM, -EINVAL with a text. `done` NULL:
+/* -ENOENT no such session, -EAGAIN not ready, -EBUSY paused, -EUSERS too many commands, -ESHUTDOWN, -ENOMEM, -EINVAL with a text. `done` NULL:
  * nobody waits. The object is gone when `done` returns, unless it is a background command. */
 int process_start(struct sessions *ss, const char *session, const struct process_spec *spec, process_done done, void *user,
                   struct process **ret, struct error *e);

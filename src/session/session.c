@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/strv.h"
 #include "session/session_internal.h"
 #include "store/rundir.h"
@@ -157,6 +158,7 @@ void session_end(struct session *s, enum session_state state, const char *why) {
                 s->error = strdup(why);
         set_state(s, state);           /* who waited is told: all else must be true by then */
         uv_timer_stop(&s->timer);
+        metrics_add(METRIC_SESSIONS_ENDED, session_state_to_string((int)state), 1);
         log_event(LOG_INFO, "session.ended", "session", s->id, "state", session_state_to_string((int)state), "why", why ? why : "", NULL);
         tell_uses(s);
         if (s->acquiring)
@@ -179,6 +181,7 @@ void session_inserted(struct session *s, int r) {
         s->inserting = false;
         s->created = NULL;
         if (r == 0) {
+                metrics_add(METRIC_SESSIONS_STARTED, NULL, 1);
                 log_event(LOG_INFO, "session.started", "session", s->id, "image", s->spec.image, "tenant", s->spec.tenant, NULL);
                 if (s->state == SESSION_READY)
                         run_startup(s);

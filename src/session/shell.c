@@ -239,6 +239,8 @@ int shell_run(struct shell *sh, const char *command, size_t n, uint64_t timeout_
                 return error_say(e, -EBUSY, "a command runs in this shell");
         if (n > PROCESS_STDIN_MAX)
                 return error_say(e, -E2BIG, "the command is too long");
+        if (sh->session->paused)
+                return error_say(e, -EBUSY, "the session is paused");
         int r = session_use_begin(sh->ss, sh->session->id, &sh->command_use, NULL);
         if (r < 0)
                 return error_say(e, r, "the session is not there to be used");

@@ -319,6 +319,8 @@ def test_pause_and_resume(native):
     cid = s.start(command="while :; do echo x; sleep 0.02; done")
     until(lambda: s.output(cid)["size"] > 10, "it writes")
     assert s.ok("POST", "/pause") == {"id": s.id, "paused": True} and s.ok("GET")["paused"]
+    assert "paused" in fault(s.call("POST", "/exec", {"command": "true"}), 409, "conflict")
+    assert "paused" in s.daemon.call("POST", f"/session/{s.id}/exec", {"command": "true"}).json["error"]
     size = s.output(cid)["size"]
     time.sleep(0.3)
     assert s.output(cid)["size"] <= size + 2

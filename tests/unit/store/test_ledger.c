@@ -28,6 +28,33 @@ static void a_job_goes_from_queued_to_its_record(void **state) {
         fixture_release(&f);
 }
 
+static int collect_kind(const struct ledger_row *row, void *user) {
+        struct buf *b = user;
+        assert_string_equal(row->kind, "session");
+        return buf_printf(b, "%s%s", row->id, row->state == JOB_FINISHED ? "! " : " ");
+}
+
+static void jobs_of_another_kind_are_listed_in_order(void **state) {
+        struct fixture f;
+        fixture_init(&f);
+        _cleanup_buf_ struct buf all = BUF_INIT(100), later = BUF_INIT(100);
+        struct ledger_row row;
+        assert_int_equal(insert(&f, "task", "{}"), 0);
+        const char *const ids[] = { "one", "two", "three" };
+        for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+                struct ledger_job job = { .id = ids[i], .kind = "session", .tenant = "", .body = "{}", .body_len = 2, .created_ms = 1 };
+                assert_int_equal(AWAIT(&f, ledger_insert, &job, 1), 0);
+        }
+        assert_int_equal(AWAIT(&f, ledger_finish, "two", "failed", "{}", 2), 0);
+        assert_int_equal(ledger_each_kind(f.l, "session", 0, collect_kind, &all), 0);
+        assert_string_equal(buf_str(&all), "one two! three ");
+        assert_int_equal(ledger_get(f.l, "one", &row), 0);
+        assert_int_equal(ledger_each_kind(f.l, "session", row.seq, collect_kind, &later), 0);
+        assert_string_equal(buf_str(&later), "two! three ");
+        ledger_row_release(&row);
+        fixture_release(&f);
+}
+
 static void a_job_is_finished_once(void **state) {
         struct fixture f;
         fixture_init(&f);
@@ -404,6 +431,7 @@ static void a_file_that_is_no_ledger_is_an_error(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_job_goes_from_queued_to_its_record),
+                cmocka_unit_test(jobs_of_another_kind_are_listed_in_order),
                 cmocka_unit_test(a_job_is_finished_once),
                 cmocka_unit_test(unknown_ids_are_named),
                 cmocka_unit_test(a_requeued_job_gets_its_attempt_back),
