@@ -245,7 +245,9 @@ static void run_verifier(struct finish *f) {
         struct sandbox *sb = session_sandbox(s);
         struct error e;
         _cleanup_free_ char *command = NULL;
-        _cleanup_strv_ char **env = session_environment(s, s->spec.uid, NULL);
+        uint32_t uid, gid;
+        session_user(s, &uid, &gid);
+        _cleanup_strv_ char **env = session_environment(s, uid, NULL);
         if (!f->spec.command && asprintf(&command, "bash %s/test.sh", f->spec.mount) < 0)
                 command = NULL;
         const char *text = f->spec.command ? f->spec.command : command;
@@ -261,7 +263,8 @@ static void run_verifier(struct finish *f) {
                 .argv = (const char *const[]){ "/bin/bash", "-c", text, NULL }, .env = (const char *const *)env, .cwd = session_workdir(s), .stdin_fd = -1,
                 .out = &f->out, .err = &f->err, .output_bytes = UINT64_MAX, .timeout_ms = f->spec.timeout_ms, .view = &view, .freeze_at_end = true,
         };
-        session_user(s, &x.uid, &x.gid);
+        x.uid = uid;
+        x.gid = gid;
         f->started_at = now_ms();
         if (sandbox_exec(sb, &x, on_verified, f, NULL, &e) < 0) {
                 say(f, "start the verifier", e.text);

@@ -396,8 +396,9 @@ const char *session_workdir(const struct session *s) {
 }
 
 void session_user(const struct session *s, uint32_t *ret_uid, uint32_t *ret_gid) {
-        *ret_uid = s->spec.uid;
-        *ret_gid = s->spec.gid;
+        const struct image_user *image = s->lease && !s->spec.user_given ? s->lease->user : NULL;
+        *ret_uid = image ? image->uid : s->spec.uid;
+        *ret_gid = image ? image->gid : s->spec.gid;
 }
 
 /* Over what is there already: a later value of the same name wins. */
@@ -422,11 +423,11 @@ static int merge(char ***env, const char *const *more) {
 }
 
 char **session_environment(const struct session *s, uint32_t uid, const char *const *more) {
-        bool root = uid == 0;
-        const char *const clean[] = {
-                "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", root ? "HOME=/root" : "HOME=/tmp", root ? "USER=root" : "USER=user",
-                "LANG=C.UTF-8", "TZ=UTC", NULL,
-        };
+        const struct image_user *known = s->lease && s->lease->user->uid == uid ? s->lease->user : NULL;
+        char home[sizeof known->home + 8], name[sizeof known->name + 8];
+        snprintf(home, sizeof home, "HOME=%s", known && known->home[0] ? known->home : uid == 0 ? "/root" : "/tmp");
+        snprintf(name, sizeof name, "USER=%s", known && known->name[0] ? known->name : uid == 0 ? "root" : "user");
+        const char *const clean[] = { "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", home, name, "LANG=C.UTF-8", "TZ=UTC", NULL };
         char **env = NULL;
         int r = merge(&env, clean);
         if (r == 0 && s->lease)

@@ -27,7 +27,7 @@ def test_a_session_on_a_dockerfile(daemon):
     assert s.out("pwd; cat made; echo $GREETING") == "/srv/app\ndata\nbuilt\nhello you\n"
     assert s.exec("id -u; id -g")["stdout"] == "1234\n1235\n"
     again = start(daemon, build_args={"WHO": "you"}).ready()
-    assert again.out("cat made") == "data\nbuilt\n" and again.get().json["image"] == s.get().json["image"] or True
+    assert again.out("cat made") == "data\nbuilt\n"
     for one in (s, again):
         assert one.delete().status == 200
 
