@@ -359,6 +359,7 @@ static const struct field v1_exec_fields[] = {
         { .name = "merge_stderr", .kind = FIELD_BOOL, AT(merge), .def = "false", .doc = "standard error goes where standard output goes" },
         { .name = "timeout_s", .kind = FIELD_NUMBER, AT(timeout_ms), .given_at = offsetof(struct exec_body, timeout_given), .min = 0, .max = PROCESS_TIMEOUT_MAX_S, .scale = 1000, .def = "60; in the background none", .doc = "from the start of the process; 0 = none" },
         { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, .type = "integer", .def = "65536", .doc = "bytes of each stream in the answer; 0 or less: the operator's" },
+        { .name = "stream", .kind = FIELD_BOOL, AT(stream), .def = "false", .doc = "exec only: the answer is server-sent events, see terminals.md" },
         { .name = "encoding", .kind = FIELD_CUSTOM, .parse = parse_encoding, .type = "string", .def = "`utf8`", .doc = "`base64`: output as it is; else bytes that are not UTF-8 are replaced" },
 };
 struct v1_body v1_exec_body(void) { return (struct v1_body){ v1_exec_fields, ARRAY_SIZE(v1_exec_fields) }; }

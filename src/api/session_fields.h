@@ -45,7 +45,7 @@ struct exec_body {
         size_t input_len;
         int64_t output_limit;          /* <= 0: the server's */
         uint64_t timeout_ms;
-        bool timeout_given, user_given, background, keep_input, merge, login, base64;
+        bool timeout_given, user_given, background, keep_input, merge, login, base64, stream;
         uint32_t uid, gid;
 };
 void exec_body_release(struct exec_body *b);

@@ -52,6 +52,13 @@ static int start(struct sessions *ss, struct http_request *r, const char *id, co
         struct process_spec spec;
         struct call *c = calloc(1, sizeof *c);
         int x = c ? v1_exec_decode(ss, object, &body, e) : error_set(e, -ENOMEM, "decode the request");
+        if (x == 0 && body.stream) {
+                free(c);
+                exec_body_spec(&body, &spec);
+                x = v1_stream_exec(ss, r, id, &spec, body.base64, e);
+                exec_body_release(&body);
+                return x;
+        }
         if (x < 0) {
                 free(c);
                 return x;

@@ -73,6 +73,9 @@ void v1_serve_port(struct http_request *r, void *user);
 struct v1_body v1_network_body(void);
 void v1_get_network(struct http_request *r, void *user);
 void v1_put_network(struct http_request *r, void *user);
+/* v1_stream.c */
+struct process_spec;
+int v1_stream_exec(struct sessions *ss, struct http_request *r, const char *id, struct process_spec *spec, bool base64, struct error *e);
 /* v1_exec.c */
 struct v1_body v1_exec_body(void);
 void v1_post_exec(struct http_request *r, void *user);

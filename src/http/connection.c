@@ -308,7 +308,9 @@ static void arrived(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
         if (n == UV_EOF) {
                 c->eof = true;
                 c->reading = false;
-                if (c->state == CONN_BODY || c->state == CONN_LINGER || c->state == CONN_TUNNEL || (c->state == CONN_HANDLER && (c->r.close_on_eof || upload_wants(c)))) {
+                /* Who waits for one answer may have shut its own side; who listens to events and does so has left. */
+                bool left = c->state == CONN_HANDLER && (upload_wants(c) || c->r.events || c->r.close_on_eof);
+                if (c->state == CONN_BODY || c->state == CONN_LINGER || c->state == CONN_TUNNEL || left) {
                         conn_close(c);
                         return;
                 }

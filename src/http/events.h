@@ -1,6 +1,6 @@
 /* Server-sent events over a stream (text/event-stream). As with every stream: http_on_close(), http_on_drain() and -EAGAIN. While
  * nothing is sent a comment goes out every HTTP_EVENTS_KEEP_ALIVE_MS, so that nobody between takes the connection for dead, and
- * a peer that vanished is noticed. */
+ * a peer that vanished is noticed. One that shuts its side of the connection counts as gone. */
 #pragma once
 #include "http/server.h"
 

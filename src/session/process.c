@@ -74,7 +74,22 @@ static void on_notice(uv_idle_t *h) {
                 p->more(p->more_user);
 }
 
-static void on_output(struct sandbox_exec *x, int stream, const void *bytes, size_t n, void *user) { process_notify(user); }
+static void on_output(struct sandbox_exec *x, int stream, const void *bytes, size_t n, void *user) {
+        struct process *p = user;
+        if (p->bytes)
+                p->bytes(p->merge ? 1 : stream, bytes, n, p->bytes_user);
+        process_notify(p);
+}
+
+void process_on_bytes(struct process *p, void (*bytes)(int stream, const char *p, size_t n, void *user), void *user) {
+        p->bytes = bytes;
+        p->bytes_user = user;
+}
+
+void process_hold(struct process *p, bool hold) {
+        if (p->exec)
+                exec_hold(p->exec, hold);
+}
 
 void process_notify(struct process *p) {
         if (p->more && !uv_is_active((uv_handle_t *)&p->notice))
@@ -108,7 +123,10 @@ static void say_not_started(struct process *p, const struct exec_end *end) {
         char text[ERROR_TEXT_MAX + 64];
         const char *what = p->argv && p->argv[0] ? p->argv[0] : "";
         int n = snprintf(text, sizeof text, "brig: %.200s: %s\n", what, end->error.text);
-        capture_feed(p->merge ? &p->out : &p->err, text, MIN2((size_t)n, sizeof text - 1));
+        n = MIN2(n, (int)sizeof text - 1);
+        capture_feed(p->merge ? &p->out : &p->err, text, (size_t)n);
+        if (p->bytes)
+                p->bytes(p->merge ? 1 : 2, text, (size_t)n, p->bytes_user);
 }
 
 static void finish(struct process *p, const struct exec_end *end) {
@@ -326,6 +344,7 @@ int process_kill(struct process *p) { return p->exec ? exec_kill(p->exec) : -ESR
 
 void process_abandon(struct process *p, bool kill) {
         p->done = NULL;
+        p->bytes = NULL;
         p->more = NULL;
         if (!kill)
                 return;

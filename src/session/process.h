@@ -61,6 +61,9 @@ int process_kill(struct process *p);                       /* SIGKILL to it and 
 /* What its output says so far, and a notice when there is more: for streams. `more` runs at most once a turn of the loop. */
 const struct output_capture *process_output(const struct process *p, int stream /* 1, 2 */);
 void process_on_output(struct process *p, void (*more)(void *user), void *user);
+/* Every byte as it comes, beside the captures; never after `done`. Set before the loop runs again. */
+void process_on_bytes(struct process *p, void (*bytes)(int stream, const char *p, size_t n, void *user), void *user);
+void process_hold(struct process *p, bool hold);           /* the program waits with its output: see exec_hold() */
 
 /* ---- background ------------------------------------------------------------------------------------------------------------ */
 

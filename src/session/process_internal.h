@@ -23,6 +23,8 @@ struct process {
         int stdin_fd;
         process_done done;
         void *user;
+        void (*bytes)(int stream, const char *p, size_t n, void *user);
+        void *bytes_user;
         void (*more)(void *user);
         void *more_user;
         uv_idle_t notice;

@@ -132,6 +132,14 @@ static void a_client_that_comes_again_says_where_it_was(void **state) {
         fixture_stop(&f);
 }
 
+static void a_listener_that_shuts_its_side_has_left(void **state) {
+        struct fixture f;
+        open_events(&f, "", "");
+        shutdown(f.fd, SHUT_WR);
+        fixture_until(&f, seen.closes == 1);
+        fixture_stop(&f);
+}
+
 static void a_quiet_stream_sends_comments(void **state) {
         struct fixture f;
         open_events(&f, "", "");
@@ -247,6 +255,7 @@ int main(void) {
                 TEST(events_are_lines),
                 TEST(names_of_more_than_one_line_and_endless_data_are_refused),
                 TEST(a_client_that_comes_again_says_where_it_was),
+                TEST(a_listener_that_shuts_its_side_has_left),
                 TEST(a_quiet_stream_sends_comments),
                 TEST(bytes_of_another_protocol_go_both_ways),
                 TEST(an_upgrade_may_be_accepted_later),
