@@ -16,6 +16,25 @@ static const struct v1_param output_query[] = {
         { "limit", "integer", "bytes of one answer" }, { "encoding", "string", "`base64` for bytes as they are" },
 };
 static const struct v1_param build_query[] = { { "options", "string", "where the body is an archive: the fields, as a JSON object" } };
+#define PATH_PARAM { "path", "string", "absolute, or relative to the session's working directory; any bytes, percent-encoded" }
+static const struct v1_param path_query[] = { PATH_PARAM };
+static const struct v1_param stat_query[] = { PATH_PARAM, { "follow", "boolean", "what a link leads to" } };
+static const struct v1_param write_query[] = {
+        PATH_PARAM, { "mode", "string", "octal; by default that of the file there, else 0644" }, { "append", "boolean", "at the end of what is there" },
+        { "create", "boolean", "fail if there is something" }, { "parents", "boolean", "missing directories are made" },
+};
+static const struct v1_param delete_query[] = { PATH_PARAM, { "recursive", "boolean", "a directory with all that is in it" } };
+static const struct v1_param files_query[] = {
+        { "path", "string", "a directory; by default the session's working directory" }, { "depth", "integer", "how far below directories are listed too; 0" },
+        { "limit", "integer", "entries of one answer, 1000; at most 10000" }, { "after", "string", "the last name of the answer before" },
+};
+static const struct v1_param search_query[] = {
+        { "path", "string", "a directory, or one file; by default the session's working directory" }, { "name", "string", "pattern of the file's name, such as `*.py`" },
+        { "text", "string", "what a line holds; without, names alone are looked for" }, { "regex", "boolean", "`text` is a POSIX extended regular expression" },
+        { "ignore_case", "boolean", "in `text`" }, { "limit", "integer", "results, 1000; at most 10000" },
+};
+static const struct v1_param archive_query[] = { { "path", "string", "a directory or file; by default the session's working directory" }, { "format", "string", "`tar` (default) or `tar.gz`" } };
+static const struct v1_param unpack_query[] = { { "path", "string", "the directory, made where it is missing; by default the session's working directory" } };
 static const struct v1_param close_query[] = { { "close", "boolean", "end of file after these bytes" } };
 
 static const struct v1_param attach_query[] = {
@@ -39,6 +58,17 @@ static const struct v1_route table[] = {
         { "DELETE", "/v1/sessions/{id}/terminals/{tid}", v1_delete_terminal, "closeTerminal", "Kills it and what it started, and forgets it.", .status = 200, .answer = "`id`, `deleted`" },
         { "GET", "/v1/sessions/{id}/terminals/{tid}/attach", v1_attach_terminal, "attachTerminal", "Looks at it by WebSocket, one of several: first what is kept of its output, then what comes.", QUERY(attach_query), .status = 101, .answer = "a WebSocket: see docs/terminals.md" },
         { "POST", "/v1/sessions/{id}/ports", v1_post_port, "openPort", "A token for a server inside; it is reached at `url` by every method, and by WebSocket.", v1_port_body, .status = 200, .answer = "`session_id`, `port`, `token` (as `?token=` or `X-Brig-Port-Token`), `url`" },
+        { "GET", "/v1/sessions/{id}/files", v1_get_file, "readFile", "The bytes of a file; `Range` is understood.", QUERY(path_query), .status = 200, .answer = "the bytes" },
+        { "PUT", "/v1/sessions/{id}/files", v1_put_file, "writeFile", "Writes a file: whole or not at all.", .content = "application/octet-stream", .upload = true, QUERY(write_query), .status = 200, .answer = "the file's entry, and `written`" },
+        { "DELETE", "/v1/sessions/{id}/files", v1_delete_file, "deleteFile", "Deletes a file, a link, or a directory.", QUERY(delete_query), .status = 200, .answer = "`deleted`" },
+        { "GET", "/v1/sessions/{id}/files/stat", v1_get_file_stat, "statFile", "What is at a path.", QUERY(stat_query), .status = 200, .answer = "`path`, `type`, `size`, `mode`, `uid`, `gid`, `mtime`, `target`" },
+        { "GET", "/v1/sessions/{id}/files/list", v1_list_files, "listFiles", "What is in a directory, in the order of the names' bytes.", QUERY(files_query), .status = 200, .answer = "`entries`, and `more` where there are" },
+        { "GET", "/v1/sessions/{id}/files/search", v1_search_files, "searchFiles", "Files by name, lines by what they hold.", QUERY(search_query), .status = 200, .answer = "`matches`; `more` where there are; `skipped` files that were too big or could not be read" },
+        { "POST", "/v1/sessions/{id}/files/move", v1_post_move, "moveFile", "Moves or renames.", v1_move_body, .status = 200, .answer = "the entry at its new path" },
+        { "POST", "/v1/sessions/{id}/files/mkdir", v1_post_mkdir, "makeDirectory", "Makes a directory.", v1_mkdir_body, .status = 200, .answer = "its entry" },
+        { "POST", "/v1/sessions/{id}/files/chmod", v1_post_chmod, "changeFile", "Changes mode and owner.", v1_chmod_body, .status = 200, .answer = "the entry" },
+        { "GET", "/v1/sessions/{id}/archive", v1_get_archive, "getArchive", "A tar archive of what is there.", QUERY(archive_query), .status = 200, .answer = "the archive" },
+        { "PUT", "/v1/sessions/{id}/archive", v1_put_archive, "putArchive", "Unpacks a tar archive, plain, gzip, xz or zstd.", .content = "application/x-tar", .upload = true, QUERY(unpack_query), .status = 200, .answer = "`entries`, `bytes`, `unpacked_bytes`, `skipped`" },
         { "GET", "/v1/sessions/{id}/network", v1_get_network, "getNetwork", "What a session with the network `allow` may reach, what it did, what was refused.", .status = 200, .answer = "`rules`, `counters`, `denied`: see docs/network.md" },
         { "PUT", "/v1/sessions/{id}/network", v1_put_network, "setNetwork", "Gives it other rules, from now on.", v1_network_body, .status = 200, .answer = "the same" },
         { "POST", "/v1/sessions/{id}/pause", v1_post_pause, "pauseSession", "Stops every process where it stands.", .status = 200, .answer = "`id`, `paused`" },

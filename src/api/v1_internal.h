@@ -69,6 +69,22 @@ void v1_attach_terminal(struct http_request *r, void *user);
 struct v1_body v1_port_body(void);
 void v1_post_port(struct http_request *r, void *user);
 void v1_serve_port(struct http_request *r, void *user);
+/* v1_files.c */
+struct v1_body v1_move_body(void);
+struct v1_body v1_mkdir_body(void);
+struct v1_body v1_chmod_body(void);
+void v1_get_file_stat(struct http_request *r, void *user);
+void v1_list_files(struct http_request *r, void *user);
+void v1_search_files(struct http_request *r, void *user);
+void v1_delete_file(struct http_request *r, void *user);
+void v1_post_move(struct http_request *r, void *user);
+void v1_post_mkdir(struct http_request *r, void *user);
+void v1_post_chmod(struct http_request *r, void *user);
+/* v1_content.c */
+void v1_get_file(struct http_request *r, void *user);
+void v1_put_file(struct http_request *r, void *user);
+void v1_get_archive(struct http_request *r, void *user);
+void v1_put_archive(struct http_request *r, void *user);
 /* v1_network.c */
 struct v1_body v1_network_body(void);
 void v1_get_network(struct http_request *r, void *user);

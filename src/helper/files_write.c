@@ -87,10 +87,7 @@ static int append(const struct files_args *a, int dir, const char *name) {
 static int prepare(int fd, const struct files_args *a, const struct stat *old) {
         mode_t mode = a->mode_given ? a->mode : old ? old->st_mode & 07777 : 0644;
         int r = 0;
-        if (old && !a->owner_given)
-                r = fchown(fd, old->st_uid, old->st_gid) < 0 ? -errno : 0;
-        else if (!old || a->owner_given)
-                r = files_give(fd, a);
+        r = old ? (fchown(fd, old->st_uid, old->st_gid) < 0 ? -errno : 0) : files_give(fd, a);
         if (r == 0 && fchmod(fd, mode) < 0)
                 r = -errno;
         return r;
