@@ -7,7 +7,7 @@
 #include "sandbox/capture.h"
 #include "session/files.h"
 
-enum kind { KIND_ASK, KIND_PUT, KIND_GET, KIND_INTO };
+enum kind { KIND_ASK, KIND_PUT, KIND_GET };
 
 struct files_call {
         enum kind kind;
@@ -15,8 +15,7 @@ struct files_call {
         files_done done; void *user;
         void (*opened)(int64_t size, void *user);
         struct buf out;
-        struct output_capture err;     /* GET, INTO: why it failed in the middle */
-        int into;                      /* INTO: the caller's file */
+        struct output_capture err;     /* GET: why it failed in the middle */
         int commit;                    /* PUT: write end; the helper waits for a byte */
         int content;                   /* GET: read end, until it is taken */
         uv_poll_t poll; bool polling;
@@ -81,11 +80,6 @@ static void read_unpack(struct files_call *c, int status, struct files_result *r
         snprintf(res->message, sizeof res->message, "%.*s", (int)strcspn(line + (*line == ' '), "\n"), line + (*line == ' '));
 }
 
-static bool read_file_head(struct files_call *c, struct files_result *res) {
-        ssize_t n = pread(c->into, c->head, sizeof c->head, 0);
-        return n == sizeof c->head && read_refusal(c->head, (size_t)n, res);
-}
-
 static void judge(struct files_call *c, struct files_result *res) {
         const struct exec_end *end = &c->end;
         int status = WIFEXITED(end->status) ? WEXITSTATUS(end->status) : -1;
@@ -101,8 +95,6 @@ static void judge(struct files_call *c, struct files_result *res) {
         else if (c->unpack)
                 read_unpack(c, status, res);
         else if (status == FILES_EXIT_FAILED && c->kind == KIND_GET && read_refusal(c->head, c->head_len, res))
-                ;
-        else if (status == FILES_EXIT_FAILED && c->kind == KIND_INTO && read_file_head(c, res))
                 ;
         else if (status == FILES_EXIT_FAILED && c->err.head.len > 0) {
                 res->x = -EREMOTEIO;
@@ -230,7 +222,7 @@ static struct files_call *call_new(enum kind kind, const char *const *argv, file
         struct files_call *c = n_calls < FILES_CALLS_MAX ? calloc(1, sizeof *c) : NULL;
         if (!c)
                 return NULL;
-        *c = (struct files_call){ .kind = kind, .done = done, .user = user, .out = BUF_INIT(FILES_ANSWER_MAX), .commit = -1, .into = -1, .content = -1 };
+        *c = (struct files_call){ .kind = kind, .done = done, .user = user, .out = BUF_INIT(FILES_ANSWER_MAX), .commit = -1, .content = -1 };
         capture_init(&c->err, 4096, 0, UINT64_MAX, -1);
         c->unpack = strcmp(argv[0], "unpack") == 0;
         c->sized = argv[1] && strcmp(argv[1], "read") == 0;
@@ -319,19 +311,6 @@ int files_get(uv_loop_t *loop, struct sandbox *sb, const char *const *argv, void
                 c->cancelled = c->exited = true;       /* freed when the handle is closed */
                 stop_polling(c);
         } else if (r < 0)
-                dispose(c);
-        return r;
-}
-
-int files_get_into(struct sandbox *sb, const char *const *argv, int fd, files_done done, void *user, struct files_call **ret) {
-        struct files_call *c = call_new(KIND_INTO, argv, done, user);
-        if (!c)
-                return no_call();
-        const struct exec_fd fds[] = { { .fd = fd, .target = 1 } };
-        c->into = fd;
-        struct exec_spec x = { .stdin_fd = -1, .err = &c->err, .fds = fds, .n_fds = 1 };
-        int r = start(c, sb, argv, &x, ret);
-        if (r < 0)
                 dispose(c);
         return r;
 }

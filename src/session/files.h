@@ -42,8 +42,5 @@ int files_get(uv_loop_t *loop, struct sandbox *sb, const char *const *argv, void
 /* The non-blocking pipe that brings `count` bytes from `from` on (of read; pack brings all): the caller's. What it brings is whole
  * when `done` says 0, which may come before or after the pipe's end. */
 int files_content(struct files_call *c, uint64_t from, uint64_t count);
-/* The same, but straight into a file of the daemon's, which gets the head (FILES_HEAD_SIZE bytes) and the content; it stays the caller's, and open
- * until `done`. Of read there is no such way. */
-int files_get_into(struct sandbox *sb, const char *const *argv, int fd, files_done done, void *user, struct files_call **ret);
 
 void files_cancel(struct files_call *c);       /* kills the helper; `done` will not run */
