@@ -65,6 +65,8 @@ static bool module_name(const char *p, size_t n, size_t *ret_len) {
 }
 
 static enum config_class module_class(const char *p, size_t n) {
+        if (equals("conftest", p, n))
+                return CONFIG_RUNNER;  /* pytest finds conftest.py, and Python imports what stands before it: a package, compiled code */
         if (is_one_of(runner_modules, ARRAY_SIZE(runner_modules), p, n))
                 return CONFIG_SHADOW;
         return is_one_of(library_modules, ARRAY_SIZE(library_modules), p, n) ? CONFIG_LIBRARY : CONFIG_NONE;

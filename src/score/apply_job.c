@@ -271,16 +271,27 @@ static bool has_below(char **sorted, const char *start) {
         return sorted && sorted[low] && strncmp(sorted[low], start, n) == 0;
 }
 
-/* Python takes a package "dir/NAME/" or a compiled "dir/NAME.*.so" before "dir/NAME.py" of the test patch, and any module before a directory
+/* Is this a new package "dir/NAME/" (or a link to one) or a compiled "dir/NAME.*.so", and "dir/NAME.py" is still there? */
+static bool stands_before(struct state *s, const char *path, const char *name, size_t module_end) {
+        const char *rest = path + module_end;
+        size_t n = strlen(rest);
+        bool before = *rest != '.' || (n > 3 && strcmp(rest + n - 3, ".so") == 0);
+        return before && exists(s->j->base, name, 0, name, strlen(name), "") && exists(s->j->tree, name, 0, name, strlen(name), "") &&
+               !exists(s->j->base, path, 0, path, strlen(path), "") && exists(s->j->tree, path, 0, path, strlen(path), "");
+}
+
+/* Python takes a package or a compiled module before "dir/NAME.py", be it of the test patch or any other, and any module before a directory
  * "dir/NAME/" that is no package. */
-static int beside_test(struct state *s, const char *path, const char *module, size_t len, size_t dir_len, bool *ret_reset) {
+static int beside_test(struct state *s, enum config_class class, const char *path, const char *module, size_t len, size_t dir_len, bool *ret_reset) {
         char name[PATCH_PATH_MAX + 8];
         if (snprintf(name, sizeof name, "%.*s%.*s.py", (int)dir_len, path, (int)len, module) >= (int)sizeof name)
                 return 0;
-        if (has(s->tests, name)) {
+        if (has(s->tests, name) || strv_contains((const char *const *)s->j->protect, name)) {
                 *ret_reset = true;
-                return reset(s, path, "shadowing_module", "takes the place of a file of the test patch; put back to base");
+                return reset(s, path, "shadowing_module", "takes the place of a file of the test patch, or a protected one; put back to base");
         }
+        if (class != CONFIG_RUNNER && stands_before(s, path, name, dir_len + len))
+                return emit_finding(s, WEIGHT_SUSPECT, "shadowing_module", path, "takes the place of the file of that name beside it; left as patched");
         size_t n = dir_len + len + 1;
         name[n - 1] = '/';
         name[n] = 0;
@@ -302,7 +313,7 @@ static int config_file(struct state *s, const char *path, unsigned *n_shared) {
                 class = config_classify(package, &module, &len, &dir_len);
         }
         bool gone = false;
-        int r = module ? beside_test(s, path, module, len, dir_len, &gone) : 0;
+        int r = module ? beside_test(s, class, path, module, len, dir_len, &gone) : 0;
         if (r == 0 && !gone && module && is_new_module(s, path, module, len, dir_len))
                 r = emit(s, FRAME_MODULE, path);
         if (r < 0 || gone)

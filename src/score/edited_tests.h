@@ -7,6 +7,7 @@
 
 /* "test_file_edited" for each Python file that the request's ids name. -ENOMEM. */
 int edited_tests_find(const struct score_request *q, const struct framework *f, const struct apply_result *a, struct findings *findings);
-/* "command_file_edited" for each file that the test command names ("sh ci/test.sh"), or that a program it names is driven by ("make":
- * Makefile). By the command's words, as a shell would split them: no promise for words that a shell makes. -ENOMEM. */
+/* "command_file_edited" for each file that the test command names ("sh ci/test.sh", "cd ci && ./test.sh", "python -m ci.test"), that stands in a
+ * directory of its PATH, or that a program it names is driven by ("make": Makefile). By the command's words, as a shell would split them: no
+ * promise for words that a shell makes. -ENOMEM. */
 int edited_command_find(const struct score_request *q, const struct apply_result *a, struct findings *findings);

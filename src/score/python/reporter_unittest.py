@@ -71,6 +71,18 @@ def is_failed_load(test):
     return getattr(test, "_exception", None) is not None and type(test).__name__ == "_FailedTest"
 
 
+def is_where_it_says(module):
+    """A module of the tree stands where its name says, unless its package is told to look for it elsewhere (`__path__`)."""
+    path = getattr(module, "__file__", None)
+    if not path or module.__name__ == "__main__":
+        return True
+    directory, name = _os.path.split(path)
+    path = _os.path.join(directory, name.split(".")[0])
+    if path.endswith("/__init__"):
+        path = path[:-len("/__init__")]
+    return ("/" + path).endswith("/" + module.__name__.replace(".", "/"))
+
+
 def is_genuine(test):
     """Is it what its id says: a test of that class of that module? A class of another file can call itself so."""
     cls = type(test)
@@ -78,6 +90,8 @@ def is_genuine(test):
         return True
     found = _sys.modules.get(cls.__module__)
     try:
+        if not is_where_it_says(found):
+            return False
         for part in cls.__qualname__.split("."):
             found = getattr(found, part)
     except Exception:

@@ -217,6 +217,27 @@ static void a_link_may_be_a_module_of_the_runners(void **state) {
         apply_result_release(&r);
 }
 
+static void what_stands_before_a_module_of_the_base(void **state) {
+        struct trees *t = *state;
+        static char *protect[] = { (char *)"keep.py", NULL };
+        put_both(t, "a/conftest.py", "c\n");
+        put_both(t, "a/test_x.py", "t\n");
+        put_both(t, "keep.py", "k\n");
+        put_both(t, "moved.py", "m\n");
+        static const char patch[] = NEW("a/conftest/__init__.py", "evil") NEW("b/conftest.abi3.so", "evil") NEW("a/test_x/__init__.py", "evil") NEW("a/test_x.abi3.so", "evil")
+                NEW("a/test_x.gen.py", "fine") NEW("keep/__init__.py", "evil") GONE("moved.py", "m") NEW("moved/__init__.py", "fine");
+        struct apply_job j = { .tree = t->live, .base = t->base, .patch = patch, .patch_len = strlen(patch), .test_patch = "", .protect = protect };
+        struct apply_result r = run_job(&j);
+        expect_list(r.restored, "a/conftest/__init__.py b/conftest.abi3.so keep/__init__.py");
+        expect_finding(&r, "runner_config_changed", "a/conftest/__init__.py");
+        expect_finding(&r, "runner_config_changed", "b/conftest.abi3.so");
+        expect_finding(&r, "shadowing_module", "a/test_x/__init__.py");
+        expect_finding(&r, "shadowing_module", "a/test_x.abi3.so");
+        expect_finding(&r, "shadowing_module", "keep/__init__.py");
+        assert_int_equal(r.findings.n, 5);
+        apply_result_release(&r);
+}
+
 static void a_directory_does_not_become_a_package_to_hide_a_shadow(void **state) {
         struct trees *t = *state;
         put_both(t, "src/a.py", "a\n");
@@ -328,7 +349,7 @@ int main(void) {
                 T(both_patches_are_applied), T(a_rejected_patch_leaves_base_and_tests), T(edits_of_gold_paths_are_put_back), T(both_sides_of_a_gold_rename_are_put_back),
                 T(a_link_out_of_the_tree_in_place_of_the_tests_is_replaced), T(a_file_in_place_of_a_new_test_directory_is_removed), T(whatever_stands_at_a_gold_path_is_removed),
                 T(a_base_link_at_a_gold_parent_is_no_way_out), T(a_gold_patch_that_does_not_apply_is_said), T(protected_paths_go_back), T(runner_configuration_goes_back), T(a_link_may_be_a_module_of_the_runners),
-                T(a_directory_does_not_become_a_package_to_hide_a_shadow), T(what_is_installed_in_the_tree_goes_back),
+                T(what_stands_before_a_module_of_the_base), T(a_directory_does_not_become_a_package_to_hide_a_shadow), T(what_is_installed_in_the_tree_goes_back),
                 T(allowed_and_gold_configuration_stays), T(shared_configuration_stays_and_the_base_section_is_handed_over), T(a_runner_that_is_the_project_itself_is_no_shadow),
                 T(the_diff_is_cut_at_its_limit), T(an_undone_patch_is_refused_and_its_paths_go_back), T(restored_files_carry_the_time_of_the_base),
         };
