@@ -59,3 +59,28 @@ void table_release(struct table *t);
 void remote_interruptible(struct client *c);
 /* The answer as one line of JSON. */
 int print_json(const struct json *v);
+
+/* ---- a verb (remote_verb.c) ---- */
+
+/* The usual course of one: options into `target` (zeroed, a struct remote_options first; released at the end), between `min` and `max`
+ * arguments, the daemon, `go`, and what went wrong as one line. The exit status: what `go` put into
+ * *status, which is 0 before; for a failure EXIT_USAGE and others as command_fail, or `failed` where that is not 0. */
+struct remote_verb {
+        const struct command *command;
+        void *target;
+        int min, max;
+        int failed;
+        int (*go)(struct client *c, void *target, char **arguments, int n, int *status, struct error *e);
+};
+int remote_verb(const struct remote_verb *v, int argc, char **argv);
+/* remote_call with a body of JSON that was written, or without (NULL); printed as it is. */
+int remote_print(struct client *c, const char *method, const char *path, const struct buf *body, uint64_t timeout_ms, struct error *e);
+
+#define SHOW_MAX 512                   /* bytes of a cell */
+/* How long ago the time in that member was: "5 s", "3 min", "2 h", "9 d"; "" without. */
+const char *age_show(const struct json *object, const char *key, char ret[static SHOW_MAX]);
+const char *bytes_show(const struct json *object, const char *key, char ret[static SHOW_MAX]);     /* "3.4 MiB" */
+int64_t member_number(const struct json *object, const char *key, int64_t absent);
+bool member_true(const struct json *object, const char *key);
+/* One line on standard error that is written over, where that is a terminal; "" takes it away. */
+void status_line(const char *fmt, ...) PRINTF_LIKE(1, 2);
