@@ -3,8 +3,10 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #include <dlfcn.h>
+#include <poll.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cmd/client.h"
 
 #define LIBCURL "libcurl.so.4"
@@ -19,6 +21,8 @@ static struct {
         CURLcode (*easy_setopt)(CURL *c, CURLoption option, ...);
         CURLcode (*easy_perform)(CURL *c);
         CURLcode (*easy_getinfo)(CURL *c, CURLINFO info, ...);
+        CURLcode (*easy_send)(CURL *c, const void *p, size_t n, size_t *ret);
+        CURLcode (*easy_recv)(CURL *c, void *p, size_t n, size_t *ret);
         const char *(*easy_strerror)(CURLcode code);
         struct curl_slist *(*slist_append)(struct curl_slist *list, const char *s);
         void (*slist_free_all)(struct curl_slist *list);
@@ -29,7 +33,7 @@ static int load(struct error *e) {
                 { "curl_global_init", &curl.global_init }, { "curl_easy_init", &curl.easy_init }, { "curl_easy_cleanup", &curl.easy_cleanup },
                 { "curl_easy_setopt", &curl.easy_setopt }, { "curl_easy_perform", &curl.easy_perform }, { "curl_easy_getinfo", &curl.easy_getinfo },
                 { "curl_easy_strerror", &curl.easy_strerror }, { "curl_slist_append", &curl.slist_append },
-                { "curl_slist_free_all", &curl.slist_free_all },
+                { "curl_easy_send", &curl.easy_send }, { "curl_easy_recv", &curl.easy_recv }, { "curl_slist_free_all", &curl.slist_free_all },
         };
         if (curl.slist_free_all)
                 return 0;
@@ -241,4 +245,103 @@ int client_call(struct client *c, const char *method, const char *path, const ch
         struct client_transfer t = { .method = method, .path = path, .body = body, .n = n, .sink = collect, .user = ret_body, .timeout_ms = timeout_ms };
         int r = client_transfer(c, &t, ret_status, e);
         return r == -ENOSPC ? error_say(e, -EIO, "the answer is too long") : r;
+}
+
+/* ---- the connection itself ---------------------------------------------------------------------------------------------------- */
+
+int client_fd(struct client *c) {
+        curl_socket_t fd = -1;
+        curl.easy_getinfo(c->curl, CURLINFO_ACTIVESOCKET, &fd);
+        return (int)fd;
+}
+
+ssize_t client_write(struct client *c, const void *p, size_t n) {
+        size_t done = 0;
+        CURLcode code = curl.easy_send(c->curl, p, n, &done);
+        return code == CURLE_OK ? (ssize_t)done : code == CURLE_AGAIN ? -EAGAIN : -EIO;
+}
+
+ssize_t client_read(struct client *c, void *p, size_t n) {
+        size_t done = 0;
+        CURLcode code = curl.easy_recv(c->curl, p, n, &done);
+        return code == CURLE_OK ? (ssize_t)done : code == CURLE_AGAIN ? -EAGAIN : -EIO;
+}
+
+static int wait_for(struct client *c, short what, uint64_t deadline) {
+        struct pollfd p = { .fd = client_fd(c), .events = what };
+        uint64_t now = now_ms();
+        if (c->interrupted && *c->interrupted)
+                return -EINTR;
+        if (now >= deadline)
+                return -ETIMEDOUT;
+        return poll(&p, 1, (int)MIN2(deadline - now, (uint64_t)1000)) < 0 && errno != EINTR ? -errno : 0;
+}
+
+static int send_all(struct client *c, const char *p, size_t n, uint64_t deadline) {
+        while (n > 0) {
+                ssize_t r = client_write(c, p, n);
+                if (r == -EAGAIN)
+                        r = wait_for(c, POLLOUT, deadline);
+                if (r < 0)
+                        return (int)r;
+                p += r;
+                n -= (size_t)r;
+        }
+        return 0;
+}
+
+/* Reads until `done` says so, or to the end. */
+static int receive(struct client *c, struct buf *b, bool (*done)(const struct buf *b), uint64_t deadline) {
+        char space[4096];
+        while (!done(b)) {
+                ssize_t r = client_read(c, space, sizeof space);
+                if (r == 0)
+                        return 0;
+                if (r == -EAGAIN)
+                        r = wait_for(c, POLLIN, deadline);
+                else if (r > 0)
+                        r = buf_add(b, space, (size_t)r);
+                if (r < 0)
+                        return (int)r;
+        }
+        return 0;
+}
+
+static bool head_is_whole(const struct buf *b) { return strstr(buf_str(b), "\r\n\r\n"); }
+static bool never(const struct buf *b) { return false; }
+
+static int request_head(const struct client *c, const char *path, const char *head, struct buf *b) {
+        const char *host = strstr(c->base, "://"), *top = host ? strchr(host + 3, '/') : NULL;
+        host = host ? host + 3 : c->base;
+        int r = buf_printf(b, "GET %s%s HTTP/1.1\r\nHost: %.*s\r\n%s", top ? top : "", path, (int)(top ? (size_t)(top - host) : strlen(host)), host, head);
+        for (const struct curl_slist *h = c->headers; r == 0 && h; h = h->next)
+                if (strncmp(h->data, "Authorization:", 14) == 0)
+                        r = buf_printf(b, "%s\r\n", h->data);
+        return r < 0 ? r : buf_adds(b, "\r\n");
+}
+
+int client_upgrade(struct client *c, const char *path, const char *head, uint64_t timeout_ms, struct buf *ret_rest, int *ret_status, struct error *e) {
+        _cleanup_buf_ struct buf b = BUF_INIT(CLIENT_HEAD_MAX);
+        uint64_t deadline = now_ms() + timeout_ms;
+        *ret_status = 0;
+        curl.easy_setopt(c->curl, CURLOPT_URL, c->base);
+        curl.easy_setopt(c->curl, CURLOPT_CONNECT_ONLY, 1L);
+        curl.easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
+        int r = perform(c, e);
+        if (r < 0)
+                return r;
+        r = request_head(c, path, head, &b);
+        r = r ? r : send_all(c, buf_str(&b), b.len, deadline);
+        buf_reset(&b);
+        r = r ? r : receive(c, &b, head_is_whole, deadline);
+        const char *end = strstr(buf_str(&b), "\r\n\r\n");
+        if (r < 0 || !end)
+                return error_set(e, r < 0 ? r : -EIO, "%s does not answer", c->shown);
+        if (strncmp(buf_str(&b), "HTTP/1.1 ", 9) == 0)
+                *ret_status = (int)strtol(b.data + 9, NULL, 10);
+        buf_consume(&b, (size_t)(end + 4 - b.data));
+        if (*ret_status != 101)
+                (void)receive(c, &b, never, MIN2(deadline, now_ms() + 1000));
+        r = buf_add(ret_rest, buf_str(&b), b.len);
+        return r < 0 ? error_set(e, r, "read the answer") : *ret_status == 101 ? 0 : error_say(e, -EIO, "%s does not change protocols", c->shown);
 }

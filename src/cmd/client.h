@@ -33,3 +33,12 @@ struct client_transfer {
 int client_transfer(struct client *c, const struct client_transfer *t, int *ret_status, struct error *e);
 int client_call(struct client *c, const char *method, const char *path, const char *body, size_t n, uint64_t timeout_ms, int *ret_status,
                 struct buf *ret_body, struct error *e);
+
+/* The connection itself, for a protocol that HTTP makes way for. Asks for `path` with the fields in `head` (lines that end in CR LF) and our
+ * own; 0 once the answer is 101, and *ret_rest has what came behind its head. Else -EIO and others: what the answer says is in *ret_rest, its
+ * status in *ret_status (0: none came). */
+#define CLIENT_HEAD_MAX (64u * 1024)
+int client_upgrade(struct client *c, const char *path, const char *head, uint64_t timeout_ms, struct buf *ret_rest, int *ret_status, struct error *e);
+int client_fd(struct client *c);                                   /* to wait for */
+ssize_t client_write(struct client *c, const void *p, size_t n);    /* -EAGAIN; -EIO */
+ssize_t client_read(struct client *c, void *p, size_t n);          /* 0: the end; -EAGAIN; -EIO */

@@ -7,6 +7,7 @@ const struct command *const commands[] = {
         &cmd_session_ls,
         &cmd_session_rm,
         &cmd_exec,
+        &cmd_shell,
         &cmd_ps,
         &cmd_logs,
         &cmd_kill,

@@ -219,17 +219,20 @@ int put_pairs(struct json_writer *w, const char *key, char *const *pairs, const 
                 return 0;
         json_put_key(w, key);
         json_begin_object(w);
-        for (; *pairs; pairs++) {
+        int r = 0;
+        for (; *pairs && r == 0; pairs++) {
                 size_t n = strcspn(*pairs, "=");
                 char name[256];
-                if (n == 0 || !(*pairs)[n] || n >= sizeof name)
-                        return error_say(e, -EINVAL, "%s wants NAME=VALUE, not '%.100s'", option, *pairs);
+                if (n == 0 || !(*pairs)[n] || n >= sizeof name) {
+                        r = error_say(e, -EINVAL, "%s wants NAME=VALUE, not '%.100s'", option, *pairs);
+                        break;
+                }
                 memcpy(name, *pairs, n);
                 name[n] = 0;
                 json_field_text(w, name, *pairs + n + 1);
         }
         json_end_object(w);
-        return 0;
+        return r;
 }
 
 int put_number(struct json_writer *w, const char *key, const char *text, const char *option, struct error *e) {

@@ -19,7 +19,7 @@ def test_a_session_is_started_listed_and_removed(brig):
     assert brig("exec", session, "sh", "-c", "echo $COLOR; pwd") == "red\n/tmp\n"
     assert brig("session", "rm", session) == session + "\n"
     assert session not in brig("session", "ls", "-q")
-    assert "not" in brig.run("session", "rm", session, status=1, text=True).stderr
+    assert "no such session" in brig.run("session", "rm", session, status=1, text=True).stderr
 
 
 def test_lists_of_many_pages_are_whole(brig):
@@ -95,7 +95,7 @@ def test_a_timeout_is_124_and_says_so(brig, standing):
 
 
 def test_what_was_not_run_is_125(brig, standing):
-    assert b"not" in brig.run("exec", "no-such-session", "true", status=125).stderr
+    assert b"no such session" in brig.run("exec", "no-such-session", "true", status=125).stderr
     brig.run("exec", "../x", "true", status=125)
     brig.run("exec", "--no-such-option", standing, "true", status=125)
     brig.run("exec", "--user", "nobody:", standing, "true", status=125)
@@ -132,7 +132,7 @@ def test_background_commands_are_listed_read_and_killed(brig, standing):
     assert one["exit_code"] == 137
     brig("kill", standing, command)
     assert command not in brig("ps", standing, "-q").split(), "what has ended is forgotten"
-    assert b"not" in brig.run("logs", standing, command, status=2).stderr
+    assert b"no such command" in brig.run("logs", standing, command, status=2).stderr
 
 
 def test_long_logs_are_whole(brig, standing):
