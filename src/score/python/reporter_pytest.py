@@ -151,11 +151,31 @@ class Reporter(object):
         return self.selection is not None and self.plan["mode"] != "collect" and not self.plan["ids"]
 
     def plugins(self, manager):
-        """Files of the tree that are plugins by the word of a conftest or a configuration (`pytest_plugins`, `-p`), or as an installed project."""
+        """Files of the tree that are plugins by the word of a conftest or a configuration (`pytest_plugins`, `-p`), or as an installed project,
+        or that a conftest has its hooks from. A module can say anything of itself, so the name by which it was asked for counts as well."""
         tree = _real(self.plan["tree"]) + "/"
-        files = [_real(str(getattr(plugin, "__file__", None) or "")) for plugin in manager.get_plugins()]
+        files = self.hook_files(manager)
+        for name, plugin in manager.list_name_plugin():
+            if plugin is not None:
+                files += [getattr(plugin, "__file__", None), getattr(getattr(plugin, "__spec__", None), "origin", None)]
+                files += self.files_of(name)
+        files = [_real(path) for path in files if isinstance(path, str) and path.startswith("/")]
         found = sorted(set(path[len(tree):] for path in files if path.startswith(tree) and not path.endswith("/conftest.py")))
         return found[:PLUGINS_MAX]
+
+    def files_of(self, name):
+        rest = name.replace(".", "/")
+        paths = [_join(_join(self.cwd, root), rest + end) for root in set(self.plan["path"]) for end in (".py", "/__init__.py")]
+        return [path for path in paths if not name.startswith("/") and _exists(path)]
+
+    def hook_files(self, manager):
+        found = []
+        for hook in list(vars(manager.hook).values()):
+            try:
+                found += [impl.function.__code__.co_filename for impl in hook.get_hookimpls()]
+            except Exception:  # an old pluggy, or a hook that is no function
+                pass
+        return found
 
     # ---- tests
 

@@ -70,10 +70,12 @@ def test_a_module_in_the_place_of_an_installed_plugin(attack):
     assert r["tests"] == {ADD: "failed", ZERO: "passed"} and "shadowing_module" in kinds(r), (r["stdout"], r["stderr"])
 
 
-@pytest.mark.parametrize("config", [{"conftest.py": "pytest_plugins = ['helpers.plug']\n"}, {"pytest.ini": "[pytest]\naddopts = -p helpers.plug\n"}], ids=["conftest", "option"])
-def test_a_changed_plugin_of_the_bases_own_configuration_is_told(score, project, config):
+@pytest.mark.parametrize("rest", ["", "del __file__\n__spec__ = None\n"], ids=["plain", "without a file"])
+@pytest.mark.parametrize("config", [{"conftest.py": "pytest_plugins = ['helpers.plug']\n"}, {"pytest.ini": "[pytest]\naddopts = -p helpers.plug\n"},
+                                    {"conftest.py": "from helpers.plug import *\n"}], ids=["conftest", "option", "hooks of a conftest"])
+def test_a_changed_plugin_of_the_bases_own_configuration_is_told(score, project, config, rest):
     p = project({"calc.py": "def add(a, b): return a - b\n", **config, "helpers/__init__.py": "", "helpers/plug.py": "x = 1\n"})
-    r = score(p, {"helpers/plug.py": FORCE}, GOLD, fail_to_pass=[ADD])
+    r = score(p, {"helpers/plug.py": textwrap.dedent(FORCE) + rest}, GOLD, fail_to_pass=[ADD])
     assert "plugin_changed" in kinds(r) and r["integrity"]["verdict"] == "suspect", r
     r = score(p, {"calc.py": "def add(a, b): return a + b\n"}, GOLD, fail_to_pass=[ADD])
     assert r["resolved"] and r["integrity"]["findings"] == [], r
