@@ -41,6 +41,8 @@ void net_maybe_free(struct egress_net *n);
 
 /* ---- net_dns.c ---- */
 int net_dns_start(struct egress_net *n);
+/* Has it questions left in this second? */
+bool net_dns_may_ask(struct egress_net *n);
 /* The answer to one message, in `out` of DNS_QUERY_MAX + 16 bytes; 0: none. */
 size_t net_dns_answer(struct egress_net *n, const uint8_t *question, size_t len, uint8_t *out);
 

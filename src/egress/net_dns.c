@@ -76,13 +76,18 @@ static void on_pause_over(uv_timer_t *t) {
         uv_poll_start(&n->dns, UV_READABLE, on_dns);
 }
 
-static void on_dns(uv_poll_t *poll, int status, int events) {
-        struct egress_net *n = poll->data;
+bool net_dns_may_ask(struct egress_net *n) {
         uint64_t now = now_ms();
         if (now >= n->questions_since + 1000) {
                 n->questions_since = now;
                 n->questions = 0;
         }
+        return n->questions < EGRESS_QUESTIONS_PER_S;
+}
+
+static void on_dns(uv_poll_t *poll, int status, int events) {
+        struct egress_net *n = poll->data;
+        (void)net_dns_may_ask(n);
         for (int i = 0; i < PER_TURN && n->questions < EGRESS_QUESTIONS_PER_S && answer_one(n); i++)
                 n->questions++;
         if (n->questions < EGRESS_QUESTIONS_PER_S && status == 0)

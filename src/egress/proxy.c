@@ -77,7 +77,7 @@ static void on_questions(struct connection *c) {
         while (c->state == CONNECTION_DNS && c->head_len >= 2) {
                 size_t n = (size_t)(uint8_t)c->head[0] << 8 | (uint8_t)c->head[1];
                 uint8_t out[2 + DNS_QUERY_MAX + 16];
-                if (n > DNS_QUERY_MAX || c->net->questions >= EGRESS_QUESTIONS_PER_S) {
+                if (n > DNS_QUERY_MAX || !net_dns_may_ask(c->net)) {
                         connection_reset(c);
                         return;
                 }

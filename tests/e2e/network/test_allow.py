@@ -155,6 +155,31 @@ E"""
     assert record["usage"]["network"]["counters"]["denied"] >= 150
 
 
+def test_who_asked_too_much_by_tcp_may_ask_again(daemon, repository):
+    script = """python3 - <<'E'
+import socket, struct, time
+question = b'\\0\\1\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\5files\\4test\\0\\0\\1\\0\\1'
+def ask(n):
+    got, each = 0, 2 + len(question) + 16
+    with socket.create_connection(('198.18.0.1', 53)) as s:
+        s.settimeout(10)
+        try:
+            s.sendall(n * (struct.pack('!H', len(question)) + question))
+            while got < n * each:
+                more = len(s.recv(65536))
+                got += more
+                if not more: break
+        except OSError: pass
+    return got // each
+print(ask(600) < 600)
+end = time.monotonic() + 10
+while ask(1) < 1 and time.monotonic() < end: time.sleep(0.05)
+print(ask(1))
+E"""
+    record = daemon.result(daemon.submit(repository.request(test_command=script, network=["files.test"])))
+    assert record["stdout"].splitlines() == ["True", "1"], record
+
+
 def test_a_live_session_gets_other_rules(daemon, port):
     session = daemon.call("POST", "/v1/sessions?wait=60", {"image": "host", "network": {"allow": ["files.test"]}}).json
     at = f"/v1/sessions/{session['id']}"
