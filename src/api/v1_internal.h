@@ -65,6 +65,12 @@ void v1_list_terminals(struct http_request *r, void *user);
 void v1_get_terminal(struct http_request *r, void *user);
 void v1_delete_terminal(struct http_request *r, void *user);
 void v1_attach_terminal(struct http_request *r, void *user);
+/* v1_snapshots.c */
+struct v1_body v1_snapshot_body(void);
+struct v1_body v1_fork_body(void);
+void v1_post_snapshot(struct http_request *r, void *user);
+void v1_post_fork(struct http_request *r, void *user);
+void v1_get_diff(struct http_request *r, void *user);
 /* v1_port.c */
 struct v1_body v1_port_body(void);
 void v1_post_port(struct http_request *r, void *user);

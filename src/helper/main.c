@@ -9,6 +9,7 @@
 static const struct helper_verb verbs[] = {
         { "apply", verb_apply },
         { "copy-out", verb_copy_out },
+        { "changes", verb_changes },
         { "look", verb_look },
         { "files", verb_files },
         { "find-user", verb_find_user },

@@ -35,5 +35,7 @@ int verb_true(int argc, char **argv);
 int verb_unpack(int argc, char **argv);
 /* copy-out [top=DIR] ... -- SOURCE...: see copy_out.c. */
 int verb_copy_out(int argc, char **argv);
+/* changes json OFFSET LIMIT, changes tar: see changes.c. */
+int verb_changes(int argc, char **argv);
 /* look [user=USER[:GROUP]] [path=PATH]: see look.c. */
 int verb_look(int argc, char **argv);

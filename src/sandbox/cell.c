@@ -31,6 +31,7 @@ struct build {
         int lower[PLANE_MAX][OVERLAY_LOWERS_MAX]; size_t n_lowers[PLANE_MAX];
         int own[CHILD_MOUNTS_MAX * 2 + PLANE_MAX * OVERLAY_LOWERS_MAX]; size_t n_own;   /* closed when the build is over */
         struct child_first child;
+        bool all;                          /* cell_base: of every plane */
 };
 
 static int own(struct build *b, int fd) {
@@ -122,7 +123,7 @@ static int base_plane(struct build *b, enum plane p) {
         int fd;
         if (b->n_lowers[p] > 1)
                 fd = mount_overlay(lower, b->n_lowers[p], -1, NULL, NULL, LOWER_ATTRS | MOUNT_ATTR_NOSUID);
-        else if (b->n_lowers[p] == 1 && (p == PLANE_ROOT || !(b->cell->spec.layers && b->cell->spec.layers[0])))
+        else if (b->n_lowers[p] == 1 && (p == PLANE_ROOT || b->all || !(b->cell->spec.layers && b->cell->spec.layers[0])))
                 fd = mount_clone(lower[0], "", LOWER_ATTRS | MOUNT_ATTR_NOSUID, -1);
         else
                 return 0;      /* the image's alone, beside a layer's tree: nobody compares with that */
@@ -132,17 +133,19 @@ static int base_plane(struct build *b, enum plane p) {
         return 0;
 }
 
-int cell_base(struct spawn *sp, struct cell *c) {
+int cell_base(struct spawn *sp, struct cell *c, bool all) {
         struct fault f = { 0 };
         struct build *b = calloc(1, sizeof *b);
         if (!b)
                 return -ENOMEM;
-        *b = (struct build){ .sp = sp, .cell = c, .f = &f, .image = -1 };
+        *b = (struct build){ .sp = sp, .cell = c, .f = &f, .image = -1, .all = all };
         int r = cell_open_base(sp, c->spec.image, &b->image);
         if (r == 0)
                 r = collect_lowers(b);
         for (int p = 0; p < PLANE_MAX && r == 0; p++)
-                r = base_plane(b, (enum plane)p);
+                if (c->base[p] < 0)
+                        r = base_plane(b, (enum plane)p);
+        c->base_all |= all && r == 0;
         if (r < 0)
                 for (int p = 0; p < PLANE_MAX; p++)
                         c->base[p] = fd_close(c->base[p]);

@@ -81,6 +81,7 @@ struct cell {
         bool sweeping;                     /* the sweeper has them, and will say when they are closed */
         bool facts_read;
         int base[PLANE_MAX];               /* lowers of the planes, for helpers; -1 until asked for, and where no layer holds anything but in "/" */
+        bool base_all;                     /* also of planes where no layer holds anything: for who compares with what was written */
         int unmount_wd;                    /* inotify: the upper's file system is gone */
         bool unmounted;
         uint64_t unmount_look_ms;          /* when to look for ourselves whether it is */
@@ -206,8 +207,9 @@ int cell_build(struct spawn *sp, struct cell *c, struct fault *f);
 void cell_confine(const struct cell *c, bool helper, struct confine_plan *ret);
 void cell_sample_disk(struct cell *c);
 void cell_read_facts(struct cell *c);
-/* Detached, read-only views of the planes without what was written, to c->base: of "/" always, of another where a layer holds something. */
-int cell_base(struct spawn *sp, struct cell *c);
+/* Detached, read-only views of the planes without what was written, to c->base: of "/" always, of another where a layer holds something, or of
+ * all. What is there already stays. */
+int cell_base(struct spawn *sp, struct cell *c, bool all);
 void cell_drop_upper(struct spawn *sp, struct cell *c);
 /* Has the sweeper close what is open of its file systems and network. `handle`: as for sweeper_give. */
 void cell_sweep(struct spawn *sp, struct cell *c, uint64_t handle);

@@ -142,8 +142,8 @@ void proc_failed(struct spawn *sp, struct proc *p, const char *step, int code) {
 /* ---- start ---- */
 
 /* Lowers of the planes as read-only mounts, made on first use and kept. */
-static int base_view(struct spawn *sp, struct cell *c) {
-        return c->base[PLANE_ROOT] < 0 ? cell_base(sp, c) : 0;
+static int base_view(struct spawn *sp, struct cell *c, bool all) {
+        return c->base[PLANE_ROOT] < 0 || (all && !c->base_all) ? cell_base(sp, c, all) : 0;
 }
 
 /* The next exec's, where there was one before. A launcher takes half a millisecond: one at a time. */
@@ -169,7 +169,7 @@ static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_r
         };
         cell_confine(c, x->helper, &j.exec.confine);
         if (x->helper) {
-                int made = base_view(sp, c);
+                int made = base_view(sp, c, x->helper_upper);
                 if (made < 0)
                         return fault_set(f, "attach the base view", made);
                 j.base = c->base;

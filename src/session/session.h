@@ -62,6 +62,8 @@ struct session_spec {
         char hash[65];                 /* of the request's canonical form; tells a repeat from a conflict */
 };
 int session_spec_init(const struct sessions *ss, struct session_spec *ret);    /* -ENOMEM */
+/* As that of a live session but on another image, without its key and its lease. -ENOMEM. */
+int session_spec_like(const struct session *s, const char *image, struct session_spec *ret);
 void session_spec_release(struct session_spec *spec);
 
 /* ---- the set of all ------------------------------------------------------------------------------------------------------ */

@@ -31,6 +31,7 @@ struct session {
         uint64_t created_at, last_end_at, lease_at;            /* monotonic, ms; lease_at: the last heartbeat */
         session_created created;           /* while the row is on its way to disk */
         void *created_user;
+        struct snapshot *snapshot;         /* being made */
         struct finish *finish;             /* from FINISHING on */
         struct process *startup;           /* the start-up command, until it is forgotten */
         struct session_wait *waits;        /* for the end of STARTING */

@@ -22,6 +22,40 @@ int session_spec_init(const struct sessions *ss, struct session_spec *ret) {
         return -ENOMEM;
 }
 
+static char *copy_text(const char *s, int *r) {
+        char *copy = s ? strdup(s) : NULL;
+        if (s && !copy)
+                *r = -ENOMEM;
+        return copy;
+}
+
+static char **copy_list(char *const *list, int *r) {
+        char **copy = NULL;
+        for (; list && *list && *r == 0; list++)
+                *r = strv_push(&copy, *list);
+        return copy;
+}
+
+int session_spec_like(const struct session *s, const char *image, struct session_spec *ret) {
+        int r = 0;
+        struct session_spec like = s->spec;
+        like.image = copy_text(image, &r);
+        like.env = copy_list(s->spec.env, &r);
+        like.workdir = copy_text(s->spec.workdir, &r);
+        like.startup_command = copy_text(s->spec.startup_command, &r);
+        like.labels = copy_list(s->spec.labels, &r);
+        like.tenant = copy_text(s->spec.tenant, &r);
+        like.allow = s->spec.allow ? egress_rules_ref(s->spec.allow) : NULL;
+        like.idempotency_key = NULL;
+        like.owner_ttl_ms = 0;
+        memset(like.hash, 0, sizeof like.hash);
+        if (r < 0)
+                session_spec_release(&like);
+        else
+                *ret = like;
+        return r;
+}
+
 void session_spec_release(struct session_spec *s) {
         free(s->image);
         strv_free(s->env);
