@@ -202,7 +202,10 @@ static bool step_head(struct conn *c) {
         }
         r->refused = why;
         c->complete = !has_body;
-        r->up.on = !why.status && r->route->stream_body;
+        if (!why.status && r->route->stream_body) {
+                r->up.on = true;
+                r->up.left.limit = READ_CHUNK;
+        }
         if (!has_body || r->up.on) {
                 dispatch(c);
                 return true;

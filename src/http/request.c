@@ -21,7 +21,8 @@ void request_reset(struct http_request *r) {
         r->closed = r->drain = NULL;
         r->want_drain = r->fixed = r->events = false;
         r->n_events = 0;
-        upload_reset(&r->up);
+        if (r->up.on)
+                upload_reset(&r->up);
         buf_reset(&r->path);
         buf_reset(&r->raw);
         buf_reset(&r->extra);

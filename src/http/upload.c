@@ -5,7 +5,7 @@
 
 void upload_reset(struct upload *u) {
         buf_release(&u->left);
-        *u = (struct upload){ .left = BUF_INIT(READ_CHUNK) };
+        *u = (struct upload){ 0 };
 }
 
 int upload_piece(struct http_request *r, const char *p, size_t n) {
