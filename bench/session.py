@@ -57,7 +57,8 @@ class Client:
 
 
 def start_daemon(build, top):
-    process = subprocess.Popen([os.path.join(build, "src/cmd/brig"), "serve"], stdout=subprocess.PIPE, stderr=open(top / "brig.log", "wb"),
+    program = next(p for p in (os.path.join(build, "brig"), os.path.join(build, "src/cmd/brig")) if os.path.exists(p))
+    process = subprocess.Popen([program, "serve"], stdout=subprocess.PIPE, stderr=open(top / "brig.log", "wb"),
                                env={"PATH": os.environ["PATH"], "BRIG_HOME": str(top / "home"), "API_PORT": "0", "BRIG_LOG_LEVEL": "warn"})
     line = process.stdout.readline().decode()
     if not line.startswith("ready "):

@@ -90,8 +90,8 @@ static int check(struct finish_spec *s, struct error *e) {
         if (s->mount[n - 1] == '/')
                 s->mount[n - 1] = 0;
         for (char **p = s->result_files; p && *p; p++)
-                if ((*p)[0] != '/')
-                        return error_say(e, -EINVAL, "Invalid value for 'result_files': '%.200s' is not an absolute path", *p);
+                if ((*p)[0] != '/' || strlen(*p) > SESSION_PATH_MAX)
+                        return error_say(e, -EINVAL, "Invalid value for 'result_files': '%.200s' is not an absolute path of at most %u bytes", *p, SESSION_PATH_MAX);
         if (s->command && !s->command[0]) {
                 free(s->command);
                 s->command = NULL;

@@ -235,7 +235,7 @@ static void on_verified(struct sandbox_exec *x, const struct exec_end *end, void
                 say(f, "start the verifier", end->error.text);
         else if (end->timed_out)
                 say(f, "verifier", "timeout");
-        else if (end->sandbox_ended)
+        else if (process_was_oom(end))
                 say(f, "verifier", "out of memory");
         read_results(f);
 }

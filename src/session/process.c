@@ -118,6 +118,12 @@ int process_exit_code(const struct exec_end *end) {
         return WIFEXITED(end->status) ? WEXITSTATUS(end->status) : 128 + WTERMSIG(end->status);
 }
 
+/* The sandbox remembers that its memory was gone once; who was not killed was not the one. */
+bool process_was_oom(const struct exec_end *end) {
+        bool killed = end->started && ((WIFSIGNALED(end->status) && WTERMSIG(end->status) == SIGKILL) || (WIFEXITED(end->status) && WEXITSTATUS(end->status) == 128 + SIGKILL));
+        return end->sandbox_ended && killed && !end->timed_out;
+}
+
 /* What a shell would say of it. */
 static void say_not_started(struct process *p, const struct exec_end *end) {
         char text[ERROR_TEXT_MAX + 64];
@@ -139,7 +145,7 @@ static void finish(struct process *p, const struct exec_end *end) {
                 say_not_started(p, end);
         p->end = (struct process_end){
                 .exit_code = process_exit_code(end), .timed_out = end->timed_out, .output_limit = end->output_limit, .session_ended = over,
-                .oom = end->sandbox_ended && !over, .out = &p->out, .err = p->merge ? &p->out : &p->err, .exec = end,
+                .oom = !over && process_was_oom(end), .out = &p->out, .err = p->merge ? &p->out : &p->err, .exec = end,
         };
         p->ended_ms = wall_ms();
         if (p->counted) {
@@ -185,6 +191,8 @@ static int run(struct process *p, struct error *e) {
         if (!sb)
                 return error_say(e, -ESHUTDOWN, "the session has ended");
         int r = sandbox_exec(sb, &x, on_exited, p, &p->exec, e);
+        if (r == -ENOSPC)
+                return error_say(e, -E2BIG, "the command and its environment are too long");
         if (r < 0)
                 return r;
         p->state = PROCESS_RUNNING;

@@ -85,6 +85,7 @@ void view_of_live(const struct session *s, struct session_view *v, int *ret_r);
 void processes_end_all(struct session *s);         /* the session is over: forgets the ended ones */
 void processes_admit(struct sessions *ss);         /* starts what waits, as far as there is room */
 int process_exit_code(const struct exec_end *end);
+bool process_was_oom(const struct exec_end *end);
 /* finish.c */
 struct finish;
 const char *finish_answer(const struct finish *f, size_t *ret_n);  /* JSON, once it is there; NULL before */

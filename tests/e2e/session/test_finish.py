@@ -134,7 +134,7 @@ def test_output_limit_and_command(session):
     ({"harness_files": {"../x": ""}}, "harness_files"), ({"harness_files": {"/abs": ""}}, "harness_files"), ({"harness_files": {"a/../../b": ""}}, "harness_files"),
     ({"harness_files": {"": ""}}, "harness_files"), ({"harness_files": {"a": 3}}, "harness_files"), ({"harness_files": {"a": {"b64": "@"}}}, "harness_files"),
     ({"harness_files": []}, "harness_files"), ({"harness_mount": "relative"}, "harness_mount"), ({"harness_mount": "/a/../b"}, "harness_mount"),
-    ({"harness_mount": "/"}, "harness_mount"), ({"result_files": ["rel"]}, "result_files"), ({"result_files": "x"}, "result_files"),
+    ({"harness_mount": "/"}, "harness_mount"), ({"result_files": ["/" + "x" * 5000]}, "result_files"), ({"result_files": ["rel"]}, "result_files"), ({"result_files": "x"}, "result_files"),
     ({"agent_processes": "love"}, "agent_processes"), ({"timeout": {}}, "timeout"),
 ])
 def test_a_wrong_field_is_named_and_the_session_goes_on(daemon, session, body, field):

@@ -335,6 +335,22 @@ def test_many_calls_at_once(native):
     assert got == [f"{i}\n" for i in range(100)]
 
 
+def test_memory_that_was_gone_once(native):
+    s = native(limits={"memory_mb": 64, "disk_mb": 64})
+    assert s.exec(argv=["python3", "-c", "x = bytearray(300 << 20)"])["oom"]
+    got = s.exec(command="echo fine")
+    assert got["stdout"] == "fine\n" and not got["oom"]
+    assert s.ok("POST", "/finish", {"test_command": "echo checked"})["error"] is None
+
+
+def test_arguments_beyond_all_bounds(native):
+    s = native()
+    fault(s.call("POST", "/exec", {"argv": ["true", *["y" * 60000] * 150]}), 413, "too_large")
+    got = s.exec(argv=["true", *["y" * 60000] * 50])
+    assert got["exit_code"] == 126 and "long" in got["stderr"]
+    assert s.exec(argv=["true"])["exit_code"] == 0
+
+
 def test_finish_kills_the_agent_first(native):
     s = native()
     s.exec(command="setsid sleep 1717 >/dev/null 2>&1 &")
