@@ -31,7 +31,8 @@ struct finish {
         char *error;
         struct buf answer;
         int encoded;                           /* result of writing it */
-        bool answered, working;
+        struct finish *wait_next, **wait_at;   /* for a place among the calls in flight; wait_at NULL: not waiting */
+        bool answered, working, counted;
 };
 
 void finish_spec_release(struct finish_spec *spec) {
@@ -154,18 +155,38 @@ static void encode(uv_work_t *work) {
         f->encoded = r < 0 ? r : x;
 }
 
+/* ---- a place among the calls in flight --------------------------------------------------------------------------------------------------- */
+
+static void leave_place(struct finish *f) {
+        struct sessions *ss = f->session->ss;
+        if (!f->counted)
+                return;
+        f->counted = false;
+        ss->inflight--;
+        processes_admit(ss);
+}
+
+static void stop_waiting(struct finish *f) {
+        *f->wait_at = f->wait_next;
+        if (f->wait_next)
+                f->wait_next->wait_at = f->wait_at;
+        f->wait_at = NULL;
+}
+
 /* ---- the end ----------------------------------------------------------------------------------------------------------------------- */
 
 static void encoded(uv_work_t *work, int status) {
         struct finish *f = work->data;
         struct session *s = f->session;
         f->working = false;
+        leave_place(f);
         session_end(s, f->encoded < 0 ? SESSION_FAILED : SESSION_FINISHED, f->encoded < 0 ? "the answer of finish was too big" : NULL);
         session_use_end(&f->use);
 }
 
 /* The session has ended under it: whoever waits hears so when that is recorded. */
 static void give_up(struct finish *f) {
+        leave_place(f);
         session_end(f->session, SESSION_FAILED, f->error ? f->error : "finish broke down");
         session_use_end(&f->use);
 }
@@ -322,6 +343,42 @@ static void begin(struct finish *f) {
                 take_facts(f);
 }
 
+static void take_place(struct finish *f) {
+        f->counted = true;
+        f->session->ss->inflight++;
+        begin(f);
+}
+
+void finishes_admit(struct sessions *ss) {
+        while (ss->finishes && (ss->cfg.execs_max == 0 || ss->inflight < ss->cfg.execs_max)) {
+                struct finish *f = ss->finishes;
+                stop_waiting(f);
+                take_place(f);
+        }
+}
+
+static void on_session_ends(struct session_use *u) {
+        struct finish *f = container_of(u, struct finish, use);
+        if (!f->wait_at)
+                return;                /* the step under way notices */
+        stop_waiting(f);
+        give_up(f);
+}
+
+/* Behind those that wait already. */
+static void begin_in_turn(struct finish *f) {
+        struct sessions *ss = f->session->ss;
+        struct finish **at = &ss->finishes;
+        if (ss->cfg.execs_max == 0 || (ss->inflight < ss->cfg.execs_max && !ss->waiting && !ss->finishes)) {
+                take_place(f);
+                return;
+        }
+        while (*at)
+                at = &(*at)->wait_next;
+        *at = f;
+        f->wait_at = at;
+}
+
 static int join(struct finish *f, session_finished done, void *user, struct finish_wait **ret_wait) {
         if (f->n_waits >= WAITS_MAX)
                 return -EUSERS;
@@ -373,7 +430,7 @@ static int begin_new(struct session *s, struct finish_spec *spec, session_finish
         f->out.log_fd = f->err.log_fd = f->before.log_fd = f->after.log_fd = -1;
         f->spec.pack = (struct file_pack)FILE_PACK_INIT;
         buf_init(&f->answer, FINISH_ANSWER_MAX);
-        int r = session_use_begin(s->ss, s->id, &f->use, NULL);
+        int r = session_use_begin(s->ss, s->id, &f->use, on_session_ends);
         if (r == 0)
                 r = join(f, done, user, ret_wait);
         if (r < 0) {
@@ -387,7 +444,7 @@ static int begin_new(struct session *s, struct finish_spec *spec, session_finish
         s->finish = f;
         session_set_finishing(s);
         log_event(LOG_INFO, "session.finishing", "session", s->id, "agent", agent_processes_to_string(f->spec.agent), NULL);
-        begin(f);
+        begin_in_turn(f);
         return 0;
 }
 

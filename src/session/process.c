@@ -213,6 +213,7 @@ void processes_admit(struct sessions *ss) {
                 if (run(p, &e) < 0)
                         finish_unstarted(p, e.code, e.text);
         }
+        finishes_admit(ss);
 }
 
 static void wait_for_room(struct process *p) {

@@ -52,6 +52,7 @@ struct sessions {
         struct session *closing;           /* list by node.next: out of the map, still in use or its timer still closing */
         size_t starting, inflight;         /* inflight: commands that count for execs_max */
         struct process *waiting, **waiting_last;
+        struct finish *finishes;           /* that wait for a place */
         size_t n_waiting;
         uint64_t last_lost;                /* seq of the newest that the last daemon left */
         bool draining, freed;
@@ -91,3 +92,4 @@ struct finish;
 const char *finish_answer(const struct finish *f, size_t *ret_n);  /* JSON, once it is there; NULL before */
 void finish_recorded(struct session *s);           /* the record is on disk, or never will be: answers */
 void finish_free(struct finish *f);
+void finishes_admit(struct sessions *ss);          /* after processes_admit: begins those that there is room for */

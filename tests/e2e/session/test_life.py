@@ -34,7 +34,7 @@ def test_deleted_while_a_command_runs(session):
     s = session()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(s.post, "exec", {"command": "echo begun; sleep 100"})
-        until(lambda: "sleep" in s.out("cat /proc/[0-9]*/comm"), "the command runs")
+        until(lambda: "sleep" in s.exec("cat /proc/[0-9]*/comm")["stdout"], "the command runs")
         assert s.delete().status == 200
         answer = waiting.result()
     assert answer.status == 200 and answer.json["exit_code"] == 137 and answer.json["stdout"] == "begun\n"
@@ -150,6 +150,31 @@ def test_calls_beyond_the_bound_wait(brig):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda i: s.exec(f"mkdir /tmp/lock-{i}; ls -d /tmp/lock-* | wc -l; sleep 0.2; rmdir /tmp/lock-{i}"), range(8)))
     assert all(a["exit_code"] == 0 and int(a["stdout"]) <= 2 for a in answers)
+
+
+def test_finishes_count_as_calls(brig):
+    d = brig(DOCKYARD_TASK_EXECUTOR_THREADS="1")
+    some = [Session(d).ready() for _ in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        slow = pool.submit(some[0].exec, "sleep 1; date +%s%N")
+        until(lambda: d.call("GET", "/metrics").status == 200, "it answers")
+        finishes = [pool.submit(s.finish, test_command="date +%s%N; sleep 0.2") for s in some[1:]]
+        first = int(slow.result()["stdout"])
+        assert all(int(f.result()["stdout"]) >= first for f in finishes)
+    waiting = Session(d).ready()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(some[0].exec, "sleep 2")
+        deleted = pool.submit(waiting.post, "finish", {"test_command": "true"})
+        until(lambda: waiting.status() == "finishing", "it waits its turn")
+        assert waiting.delete().status == 200 and deleted.result().status == 404
+        slow.result()
+
+
+def test_the_operators_bounds_of_commands(brig):
+    d = brig(DOCKYARD_SESSION_EXEC_TIMEOUT="1", DOCKYARD_SESSION_OUTPUT_MAX_BYTES="100")
+    s = Session(d).ready()
+    assert s.exec("sleep 50")["timed_out"]
+    assert "[... 900 bytes left out ...]" in s.exec("head -c 1000 /dev/zero | tr '\\0' x")["stdout"]
 
 
 def test_200_sessions_at_once(brig):
