@@ -448,23 +448,23 @@ static int begin_new(struct session *s, struct finish_spec *spec, session_finish
         return 0;
 }
 
-void session_finish(struct sessions *ss, const char *id, struct finish_spec *spec, session_finished done, void *user, struct finish_wait **ret_wait) {
+void session_finish(struct sessions *ss, const char *id, struct finish_spec *given, session_finished done, void *user, struct finish_wait **ret_wait) {
         struct session *s = session_any(ss, id);
-        int r;
+        struct finish_spec spec = *given;      /* `done` may free what held it */
+        int r = 0;
+        *given = (struct finish_spec){ .pack = FILE_PACK_INIT };
         *ret_wait = NULL;
         if (!s)
                 answer_from_record(ss, id, done, user);
-        else {
-                if (s->finish && !s->finish->answered && !s->removals)
-                        r = join(s->finish, done, user, ret_wait);
-                else if (s->removals || s->inserting)
-                        r = -ENOENT;
-                else if (s->state != SESSION_READY)
-                        r = -EAGAIN;
-                else
-                        r = begin_new(s, spec, done, user, ret_wait);
-                if (r < 0)
-                        done(r, NULL, 0, user);
-        }
-        finish_spec_release(spec);
+        else if (s->finish && !s->finish->answered && !s->removals)
+                r = join(s->finish, done, user, ret_wait);
+        else if (s->removals || s->inserting)
+                r = -ENOENT;
+        else if (s->state != SESSION_READY)
+                r = -EAGAIN;
+        else
+                r = begin_new(s, &spec, done, user, ret_wait);
+        finish_spec_release(&spec);
+        if (r < 0)
+                done(r, NULL, 0, user);
 }
