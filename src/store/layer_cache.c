@@ -329,7 +329,6 @@ static bool has_id(const struct loading *ld, const char *id) {
 static void loaded(int r, const struct error *e, void *user) {
         struct loading *ld = user;
         struct layer_cache *c = ld->cache;
-        c->pending--;
         if (!c->freed && r == 0 && ld->r == 0) {
                 if (ld->n > 0)
                         qsort(ld->found, ld->n, sizeof *ld->found, by_age);
@@ -345,6 +344,7 @@ static void loaded(int r, const struct error *e, void *user) {
                 ld->done(r < 0 ? r : ld->r, e, ld->user);
         free(ld->found);
         free(ld);
+        c->pending--;                  /* not before: `done` may free the cache */
         unref(c);
 }
 
