@@ -109,3 +109,12 @@ def test_a_pool_does_not_repeat_a_refusal(executors):
     a, b = (executors(refuse=(400, {"error": "no"})) for _ in range(2))
     assert tool("pool", f"{a.url},{b.url}", SPEC)["outcomes"] == [{"code": -4, "http_status": 400}]
     assert len(a.paths("POST")) + len(b.paths("POST")) == 1
+
+
+def test_a_session_runs_commands_and_finishes(brig):
+    url = f"http://127.0.0.1:{brig().port}"
+    r = tool("session", url, json.dumps({"image": "host", "network": "none"}), "echo out; echo err >&2; exit 3",
+             json.dumps({"harness_files": {"test.sh": "echo verified; exit 4"}}))
+    assert (r["code"], r["exit_code"], r["stdout"], r["stderr"], r["timed_out"]) == (0, 3, "out\n", "err\n", False)
+    assert (r["finish"]["exit_code"], r["finish"]["stdout"]) == (4, "verified\n")
+    assert tool("session", url, json.dumps({"image": "/nothing/here"}), "true", "{}")["code"] == -7

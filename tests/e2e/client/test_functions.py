@@ -1,7 +1,10 @@
 """The reference client's functions: against the daemon, and against endpoints that misbehave."""
 import asyncio
+import base64
+import io
 import socket
 import subprocess
+import tarfile
 import threading
 
 import brigd
@@ -238,3 +241,33 @@ def test_a_session_that_fails_to_start_is_deleted_and_its_reason_said():
     with pytest.raises(client.TaskExecutorError, match="no such image"):
         client.start_session("http://h:1", {"image": "x"}, session=s)
     assert s.calls[-1][:2] == ("DELETE", "http://h:1/session/s")
+
+
+def test_a_session_from_start_to_finish(brig):
+    url = f"http://127.0.0.1:{brig().port}"
+    session_id = client.start_session(url, {"image": "host", "env": {"COLOUR": "blue"}, "block_network": True})
+    assert client.get_session_status(url, session_id)["status"] == "ready"
+    result = client.session_exec(url, session_id, "mkdir -p /workspace && cd /workspace && echo $COLOUR > f; echo out; echo err >&2; exit 3")
+    assert (result["exit_code"], result["stdout"], result["stderr"], result["timed_out"]) == (3, "out\n", "err\n", False)
+    late = client.session_exec(url, session_id, "echo begun; sleep 100", timeout=1)
+    assert (late["exit_code"], late["timed_out"], late["stdout"]) == (124, True, "begun\n")
+    archive = tarfile.open(fileobj=io.BytesIO(base64.b64decode(client.session_export(url, session_id))), mode="r:gz")
+    assert archive.extractfile("./f").read() == b"blue\n"
+    finish = client.session_finish(
+        url, session_id, harness_files={"test.sh": "cat /workspace/f > /tmp/result; exit 5"}, result_files=["/tmp/result", "/none"])
+    assert (finish["exit_code"], finish["result_files"]) == (5, {"/tmp/result": "blue\n", "/none": None})
+    with pytest.raises(client.TaskExecutorError, match="409|404"):
+        client.session_exec(url, session_id, "true")
+
+
+def test_a_session_whose_image_is_not_there_says_so(brig):
+    with pytest.raises(client.TaskExecutorError, match="failed to start"):
+        client.start_session(f"http://127.0.0.1:{brig().port}", {"image": "/nothing/here"})
+
+
+def test_sessions_of_a_pool(brig):
+    with client.Pool([f"http://127.0.0.1:{brig().port}"]) as pool:
+        with pool.start_session({"image": "host", "network": "none"}) as session:
+            assert session.exec("echo hello")["stdout"] == "hello\n"
+            assert pool.status()[0]["in_flight"] == 1
+        assert pool.status()[0]["in_flight"] == 0
