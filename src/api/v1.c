@@ -15,6 +15,10 @@ static const struct v1_param output_query[] = {
         { "stream", "string", "`stdout` (default) or `stderr`" }, { "offset", "integer", "first byte; negative: from the end" },
         { "limit", "integer", "bytes of one answer" }, { "encoding", "string", "`base64` for bytes as they are" },
 };
+static const struct v1_param import_query[] = {
+        { "name", "string", "what the image is called; without it, the names that the archive gives" }, { "select", "string", "of an archive with several images: the one with this name in it" },
+        { "stream", "boolean", "answers with server-sent events: `progress`, and at the end `image` or `error`" },
+};
 static const struct v1_param build_query[] = { { "options", "string", "where the body is an archive: the fields, as a JSON object" } };
 #define PATH_PARAM { "path", "string", "absolute, or relative to the session's working directory; any bytes, percent-encoded" }
 static const struct v1_param path_query[] = { PATH_PARAM };
@@ -43,6 +47,11 @@ static const struct v1_param attach_query[] = {
 };
 
 static const struct v1_route table[] = {
+        { "GET", "/v1/images", v1_list_images, "listImages", "Lists the images of the store, the newest first.", .status = 200, .answer = "`images`, without their configurations; `bytes` of all layers" },
+        { "POST", "/v1/images/import", v1_post_import, "importImage", "Imports an image from an archive: a tar of a root file system, an OCI layout, or what `docker save` writes (plain, gzip, xz or zstd).", .content = "application/x-tar", QUERY(import_query), .status = 200, .upload = true, .answer = "the image" },
+        { "GET", "/v1/images/{ref}", v1_get_image, "getImage", "What is known of an image, by name or digest (a `/` in a name is written `%2F`).", .status = 200, .answer = "the image" },
+        { "DELETE", "/v1/images/{ref}", v1_delete_image, "deleteImage", "Removes a name, and with the last one the image; by digest, the image with all its names.", .status = 200, .answer = "`ref`, `deleted`" },
+        { "POST", "/v1/images/{ref}/tag", v1_post_tag, "tagImage", "Gives an image one more name; a name that another one had moves.", v1_tag_body, .status = 200, .answer = "the image" },
         { "POST", "/v1/images/pull", v1_post_pull, "pullImage", "Pulls an image from a registry; what is there already is not fetched again.", v1_pull_body, .status = 200, .answer = "the image" },
         { "POST", "/v1/images/build", v1_post_build, "buildImage", "Builds an image from a Dockerfile. With a tar archive (plain, gzip, xz, zstd) as the body, that is the build context, and these fields are the query's `options`.", v1_build_body, QUERY(build_query), .status = 200, .upload = true, .answer = "the image" },
         { "GET", "/v1/openapi.json", v1_get_openapi, "openapi", "This description.", .status = 200, .answer = "OpenAPI 3.1" },

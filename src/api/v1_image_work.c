@@ -63,22 +63,31 @@ void image_work_event(struct image_work *w, const char *event, struct buf *json)
 
 /* ---- the end ---- */
 
-static int put_image(struct buf *b, struct image *img) {
+void v1_put_image(struct json_writer *w, const struct image *img, bool config) {
         struct image_info info;
-        struct json_writer w = JSON_WRITER(b);
         image_info(img, &info);
-        json_begin_object(&w);
-        json_field_text(&w, "digest", info.digest);
-        json_put_key(&w, "names");
-        json_put_texts(&w, (char *const *)(uintptr_t)info.names);
-        json_field_text(&w, "origin", image_origin_to_string((int)info.origin));
-        json_field_text(&w, "source", info.source);
-        json_field_uint(&w, "layers", info.n_layers);
-        json_field_uint(&w, "bytes", info.bytes);
-        v1_put_time(&w, "created_at", info.created_ms);
-        json_put_key(&w, "config");
-        image_config_write(info.config, &w);
-        json_end_object(&w);
+        json_begin_object(w);
+        json_field_text(w, "digest", info.digest);
+        json_put_key(w, "names");
+        json_put_texts(w, (char *const *)(uintptr_t)info.names);
+        json_field_text(w, "origin", image_origin_to_string((int)info.origin));
+        json_field_text(w, "source", info.source);
+        json_field_text(w, "base", info.base);
+        json_field_uint(w, "layers", info.n_layers);
+        json_field_uint(w, "bytes", info.bytes);
+        json_field_uint(w, "users", info.users);
+        v1_put_time(w, "created_at", info.created_ms);
+        v1_put_time(w, "used_at", info.used_ms);
+        if (config) {
+                json_put_key(w, "config");
+                image_config_write(info.config, w);
+        }
+        json_end_object(w);
+}
+
+static int put_image(struct buf *b, const struct image *img) {
+        struct json_writer w = JSON_WRITER(b);
+        v1_put_image(&w, img, true);
         return json_finish(&w);
 }
 

@@ -5,6 +5,9 @@
 
 struct image_work;
 
+/* What is known of an image; with its configuration or without. */
+void v1_put_image(struct json_writer *w, const struct image *img, bool config);
+
 /* `cancel` runs when the client is gone before the end; after it, and after image_work_done, nothing of the work may be used. NULL: no memory,
  * and the request is answered. */
 struct image_work *image_work_new(struct http_request *r, bool stream, void (*cancel)(void *user), void *user);

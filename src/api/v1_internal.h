@@ -110,6 +110,13 @@ void v1_get_output(struct http_request *r, void *user);
 void v1_delete_command(struct http_request *r, void *user);
 void v1_post_signal(struct http_request *r, void *user);
 void v1_post_stdin(struct http_request *r, void *user);
+/* v1_images.c, v1_import.c */
+struct v1_body v1_tag_body(void);
+void v1_list_images(struct http_request *r, void *user);
+void v1_get_image(struct http_request *r, void *user);
+void v1_delete_image(struct http_request *r, void *user);
+void v1_post_tag(struct http_request *r, void *user);
+void v1_post_import(struct http_request *r, void *user);
 /* v1_pull.c, v1_build.c */
 struct v1_body v1_pull_body(void);
 struct v1_body v1_build_body(void);

@@ -17,6 +17,8 @@ struct output_capture {
         bool over;
 };
 
+#define CAPTURE_NONE { .log_fd = -1 }      /* before capture_init: may be released */
+
 int capture_init(struct output_capture *c, size_t head_max, size_t tail_max, uint64_t disk_max, int log_fd);
 void capture_release(struct output_capture *c);
 void capture_feed(struct output_capture *c, const void *p, size_t n);

@@ -146,6 +146,9 @@ void image_store_each(struct image_store *st, void (*f)(struct image *img, void 
         map_each(&st->images, each_one, &e);
 }
 
+uint64_t image_store_bytes(const struct image_store *st) { return layer_cache_bytes(st->cache); }
+uint64_t image_store_bytes_max(const struct image_store *st) { return layer_cache_max(st->cache); }
+
 /* ---- changes ---- */
 
 static void op_free(struct image_op *op) {
@@ -219,12 +222,14 @@ static void finish(struct image_op *op, enum image_failure failure, const struct
         else if (op->own) {
                 unpin(img);
                 image_free(img);
-        } else if (img)
-                image_unuse(img);
+                img = NULL;
+        }
         if (op->kind == OP_TAG && failure == IMAGE_OK)
                 give = img;
         if (op->done)
                 op->done(give, failure, e, op->user);
+        if (img && !(op->kind == OP_ADD && give))
+                image_unuse(img);
         op_free(op);
         image_store_done(st);
 }
@@ -626,5 +631,6 @@ void image_store_close(struct image_store *st, void (*done)(void *user), void *u
 }
 
 void image_store_set_puller(struct image_store *st, const struct image_puller *p) { st->puller = *p; }
+bool image_store_ready(const struct image_store *st) { return st->loaded; }
 struct spawner *image_store_spawner(const struct image_store *st) { return st->spawner; }
 uv_loop_t *image_store_loop(const struct image_store *st) { return st->loop; }

@@ -213,6 +213,8 @@ struct image_info {
         const char *const *names;          /* NULL-terminated; valid until the loop runs on */
 };
 void image_info(const struct image *img, struct image_info *ret);
+uint64_t image_store_bytes(const struct image_store *st);       /* of all layers on disk */
+uint64_t image_store_bytes_max(const struct image_store *st);
 void image_store_each(struct image_store *st, void (*each)(struct image *img, void *user), void *user);
 
 /* A further name, durable when `done` runs (img as given, still only borrowed). */
@@ -231,6 +233,8 @@ struct image_store_config {
 int image_store_open(uv_loop_t *loop, struct spawner *sp, const struct image_store_config *cfg, struct image_store **ret, struct error *e);
 /* Gives up what is being made, waits for its sandboxes, frees the store, then calls done. Nothing is in use any more. */
 void image_store_close(struct image_store *st, void (*done)(void *user), void *user);
+/* Has it read what there is? Until then nothing is found; acquisitions and layers wait by themselves. */
+bool image_store_ready(const struct image_store *st);
 /* The disk is short of so many bytes: as tree_store_shed. */
 uint64_t image_store_shed(struct image_store *st, uint64_t bytes);
 struct spawner *image_store_spawner(const struct image_store *st);

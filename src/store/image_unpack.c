@@ -124,7 +124,11 @@ static uint64_t bytes_allowed(const struct image_store *st, uint64_t asked) {
         uint64_t most = asked ? asked : IMAGE_LAYER_BYTES_DEFAULT;
         if (statvfs(st->home, &v) == 0)
                 most = MIN2(most, (uint64_t)v.f_bavail * v.f_frsize / 2);
-        return MAX2(most & ~4095ull, 16ull << 20);
+        /* A power of two: file systems of one size are copies of one template. */
+        uint64_t size = 16ull << 20;
+        while (size * 2 <= most)
+                size *= 2;
+        return size;
 }
 
 static int unpack_argv(const struct image_unpack *u, uint64_t bytes, char ***ret) {
