@@ -20,8 +20,8 @@
  *     cgroup -> network -> mount (copy of the seed), IPC, UTS, cgroup -> mounts, pivot_root -> descriptors, limits
  *     -> user namespace -> ids, Landlock, capabilities, filter -> execve
  *
- * Files: cell.c makes the parts of a sandbox, spawner_sandbox.c and spawner_exec.c are the operations and their state
- * machines, blank.c the sandboxes made ahead, spawner_layer.c the layers', child.c what runs in the child, skeleton.c the host image's lower. */
+ * Files: cell*.c make the parts of a sandbox, spawner_sandbox.c and spawner_exec.c are the operations and their state
+ * machines, blank.c the sandboxes made ahead, spawner_layer.c the layers', child*.c what runs in the child, launch.c and launcher.c the launchers, skeleton.c the host image's lower. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
