@@ -11,7 +11,7 @@ struct cell *cell_new(void) {
         struct cell *c = calloc(1, sizeof *c);
         if (!c)
                 return NULL;
-        c->init_group = c->spare_group = c->payload_group = c->launch_watch.fd = c->view_ns = c->net_ns = c->upper = c->unmount_wd = c->init_pidfd = c->control.fd = c->oom.fd = -1;
+        c->init_group = c->spare_group = c->payload_group = c->launch_fd = c->view_ns = c->net_ns = c->upper = c->unmount_wd = c->init_pidfd = c->control.fd = c->oom.fd = -1;
         c->catch = (struct catch){ -1, -1, -1 };
         for (int p = 0; p < PLANE_MAX; p++)
                 c->plane[p] = c->base[p] = -1;

@@ -1,4 +1,7 @@
-/* The spawner's side of the launchers; what one is: launcher.c. */
+/* The spawner's side of the launchers; what one is: launcher.c.
+ *
+ * Nothing waits for what a launcher says, or each command would wake the spawner once more while it runs: it is read when a process has
+ * died, when somebody wants to kill or signal, and with the tick that runs while there are commands. */
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <signal.h>
@@ -33,10 +36,6 @@ static uint32_t last_cap(void) {
 
 /* ---- its life ---- */
 
-static void on_launcher(struct spawn *sp, struct watch *w, uint32_t events) {
-        launcher_listen(sp, container_of(w, struct cell, launch_watch));
-}
-
 static int start(struct spawn *sp, struct cell *c) {
         int pair[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -66,18 +65,14 @@ static int start(struct spawn *sp, struct cell *c) {
         j.exec.confine.nofile.rlim_cur = j.exec.confine.nofile.rlim_max;
         int r = child_join(&j, &c->launcher);
         if (r == 0)
-                r = watch_start(sp, &c->launch_watch, ours, EPOLLIN, on_launcher);
-        if (r == 0)
-                TAKE_FD(ours);
-        else
-                c->launch_watch.fd = -1;
+                c->launch_fd = TAKE_FD(ours);
         return r;
 }
 
 bool launcher_prepare(struct spawn *sp, struct cell *c) {
         /* A task runs one command or two: it is not worth a process. */
         uint32_t worth = c->spec.profile == PROFILE_SESSION ? 1 : 2;
-        if (sp->no_launchers || c->no_launcher || c->launcher > 0 || c->launch_watch.fd >= 0 || c->commands < worth || c->direct || !c->cgroup || c->init_group < 0 ||
+        if (sp->no_launchers || c->no_launcher || c->launcher > 0 || c->launch_fd >= 0 || c->commands < worth || c->direct || !c->cgroup || c->init_group < 0 ||
             c->freeze != FREEZE_NONE)
                 return false;
         if (start(sp, c) < 0)
@@ -86,10 +81,9 @@ bool launcher_prepare(struct spawn *sp, struct cell *c) {
 }
 
 void launcher_drop(struct spawn *sp, struct cell *c) {
-        if (c->launch_watch.fd < 0)
+        if (c->launch_fd < 0)
                 return;
-        watch_stop(sp, &c->launch_watch);
-        c->launch_watch.fd = fd_close(c->launch_watch.fd);
+        c->launch_fd = fd_close(c->launch_fd);
         c->launcher_ready = false;
         for (size_t i = 0; i < sp->procs.alloc; i++) {
                 struct proc *p = sp->procs.object[i];
@@ -136,12 +130,12 @@ static void take_answer(struct spawn *sp, struct cell *c, const struct launch_an
 }
 
 void launcher_listen(struct spawn *sp, struct cell *c) {
-        while (c->launch_watch.fd >= 0) {
+        while (c->launch_fd >= 0) {
                 union { struct cmsghdr align; char space[CMSG_SPACE(sizeof(struct ucred))]; } control;
                 struct launch_answer a;
                 struct iovec iov = { &a, sizeof a };
                 struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control };
-                ssize_t n = recvmsg(c->launch_watch.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+                ssize_t n = recvmsg(c->launch_fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
                 if (n < 0 && (errno == EAGAIN || errno == EINTR))
                         return;
                 if (n != sizeof a) {
@@ -231,11 +225,13 @@ static int send_request(struct spawn *sp, const struct cell *c, const struct pro
         struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = CMSG_SPACE(size) };
         control.align = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(size) };
         memcpy(CMSG_DATA(&control.align), fds, size);
-        return sendmsg(c->launch_watch.fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+        return sendmsg(c->launch_fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
 int launch(struct spawn *sp, struct cell *c, struct proc *p, const struct exec_request *x) {
         static union request u;            /* one thread */
+        if (c->launch_fd >= 0 && !c->launcher_ready)
+                launcher_listen(sp, c);
         if (!c->launcher_ready || x->helper || x->tty || x->view || p->group < 0)
                 return 0;
         size_t n = fill(c, p, x, &u);

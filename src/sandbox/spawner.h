@@ -90,7 +90,7 @@ struct cell {
         struct watch control;              /* socket to init */
         unsigned n_procs;                  /* execs not reaped */
         pid_t launcher;                    /* 0 = none */
-        struct watch launch_watch;         /* socket to it, or fd -1 */
+        int launch_fd;                     /* socket to it, or -1 */
         bool launcher_ready, no_launcher;  /* it has said so; it could not be had */
         uint32_t commands;                 /* execs other than helpers so far */
         bool killing, kill_answered;

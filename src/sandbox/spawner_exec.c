@@ -231,6 +231,9 @@ int op_exec_kill(struct spawn *sp, struct message *m, struct fault *f) {
                 return 0;      /* it has ended meanwhile: the event is on its way */
         struct cell *c = p->cell;
         p->kill_wanted = true;             /* should it not be born yet */
+        launcher_listen(sp, c);
+        if (handle_get(&sp->procs, m->handle) != p)
+                return 0;
         if (p->group >= 0 && cgroup_sub_kill(p->group) == 0)
                 return 0;
         /* Without a group of its own what it started cannot be told from what others did: all go. PID 1 takes all along. */

@@ -512,6 +512,8 @@ bool cells_tick(struct spawn *sp) {
                 struct cell *c = sp->cells.object[i];
                 if (!c)
                         continue;
+                if (sp->n_launching > 0)
+                        launcher_listen(sp, c);
                 if (c->state == CELL_READY && c->init > 0) {
                         /* What an exec left behind is looked at with the next one: a thousand idle sandboxes cost nothing. */
                         if (time && c->n_procs > 0)

@@ -78,7 +78,7 @@ static void output_comes_while_the_command_runs(void **state) {
         assert_int_equal(sandbox_exec(b.sandbox, &x, on_streamed_exit, &s, &s.run.exec, &e), 0);
         close(p[0]);
         fixture_until(*state, &s.enough);
-        assert_true(s.born);
+        fixture_until(*state, &s.born);
         assert_false(s.run.exited);
         assert_string_equal(buf_str(&s.text[1]), "first\n");
         assert_int_equal(write(p[1], "middle\n", 7), 7);
