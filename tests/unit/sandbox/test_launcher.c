@@ -1,4 +1,5 @@
 /* Commands started by the launcher inside: as those that join from outside, and out of reach until they execute. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -229,6 +230,79 @@ static void stopping_every_child_stops_nobody_else(void **state) {
         stream_release(&s);
 }
 
+static void no_room_for_one_more_process_is_told(void **state) {
+        struct box b;
+        struct run r;
+        struct streamed s;
+        struct sandbox_spec spec = session_spec();
+        spec.limits.pids = 40;
+        with_launcher(*state, &b, &spec);
+        stream_start(&b, &s, "(i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done) 2>/dev/null; echo full; sleep 1000", NULL);
+        s.want = 3;
+        const char *const argv[] = { "true", NULL };
+        bool refused = false;
+        for (int i = 0; i < 1000 && !refused; i++) {
+                const struct exec_spec x = run_spec(&r, argv);
+                run_start(&b, &r, &x);
+                run_wait(&b, &r);
+                refused = !r.end.started;
+                if (refused)
+                        assert_int_equal(r.end.error.code, -EAGAIN);
+                run_release(&r);
+        }
+        assert_true(refused);
+        exec_kill(s.run.exec);
+        fixture_until(*state, &s.run.exited);
+        run_sh(&b, &r, "echo room");
+        assert_string_equal(run_out(&r), "room");
+        run_release(&r);
+        box_destroy(&b);
+        stream_release(&s);
+}
+
+/* As the machine's own out-of-memory killer might. */
+static unsigned kill_launchers(pid_t spawner) {
+        unsigned n = 0;
+        DIR *d = opendir("/proc");
+        for (const struct dirent *de; (de = readdir(d));) {
+                char path[300], text[512];
+                int pid, parent;
+                snprintf(path, sizeof path, "/proc/%s/stat", de->d_name);
+                FILE *f = fopen(path, "re");
+                if (!f)
+                        continue;
+                if (fgets(text, sizeof text, f) && sscanf(text, "%d (launcher) %*c %d", &pid, &parent) == 2 && parent == spawner && kill(pid, SIGKILL) == 0)
+                        n++;
+                fclose(f);
+        }
+        closedir(d);
+        return n;
+}
+
+static void a_dead_launcher_is_missed_by_nobody(void **state) {
+        struct fixture *f = *state;
+        struct box b;
+        struct run r[30];
+        const struct sandbox_spec spec = session_spec();
+        with_launcher(f, &b, &spec);
+        for (size_t i = 0; i < ARRAY_SIZE(r); i++) {
+                const char *const argv[] = { "true", NULL };
+                const struct exec_spec x = run_spec(&r[i], argv);
+                run_start(&b, &r[i], &x);
+        }
+        assert_int_equal(kill_launchers(spawner_pid(f->spawner)), 1);
+        for (size_t i = 0; i < ARRAY_SIZE(r); i++) {
+                run_wait(&b, &r[i]);
+                /* It ran, or it is told that it did not. */
+                assert_true(r[i].end.started ? r[i].end.status == 0 : r[i].end.error.code == -EIO);
+                run_release(&r[i]);
+        }
+        run_sh(&b, &r[0], "echo well");
+        assert_string_equal(run_out(&r[0]), "well");
+        run_release(&r[0]);
+        box_destroy(&b);
+}
+
 static void without_launchers_all_works_as_well(void **state) {
         struct fixture *f;
         struct box b;
@@ -260,6 +334,8 @@ int main(void) {
                 cmocka_unit_test(large_requests_take_the_long_way),
                 cmocka_unit_test(descriptors_arrive_at_any_number),
                 cmocka_unit_test(stopping_every_child_stops_nobody_else),
+                cmocka_unit_test(no_room_for_one_more_process_is_told),
+                cmocka_unit_test(a_dead_launcher_is_missed_by_nobody),
                 cmocka_unit_test(without_launchers_all_works_as_well),
         };
         return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
