@@ -84,3 +84,6 @@ int64_t member_number(const struct json *object, const char *key, int64_t absent
 bool member_true(const struct json *object, const char *key);
 /* One line on standard error that is written over, where that is a terminal; "" takes it away. */
 void status_line(const char *fmt, ...) PRINTF_LIKE(1, 2);
+
+/* session.c: until it is not starting any more; *session then lies in *answer. */
+int remote_wait_started(struct client *c, struct buf *answer, struct json *session, struct error *e);

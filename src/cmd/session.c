@@ -103,8 +103,7 @@ static bool is_starting(const struct json *session) {
         return strcmp(member_show(session, "state", state, sizeof state), "starting") == 0;
 }
 
-/* Until it is not starting any more; *session then lies in *answer. */
-static int wait_started(struct client *c, struct buf *answer, struct json *session, struct error *e) {
+int remote_wait_started(struct client *c, struct buf *answer, struct json *session, struct error *e) {
         char id[160], path[REMOTE_PATH_MAX];
         uint64_t since = now_ms();
         member_show(session, "id", id, sizeof id);
@@ -128,7 +127,7 @@ static int start(struct client *c, void *target, char **arguments, int n, int *s
         if (r == 0)
                 r = remote_call(c, "POST", "/v1/sessions", &body, REMOTE_CALL_MS, &answer, &session, e);
         if (r == 0 && !o->no_wait)
-                r = wait_started(c, &answer, &session, e);
+                r = remote_wait_started(c, &answer, &session, e);
         if (r < 0)
                 return r;
         status_line("%s", "");

@@ -60,6 +60,25 @@ const struct command cmd_snapshot_create = {
 
 /* ---- fork ---------------------------------------------------------------------------------------------------------------- */
 
+/* Its id, once it has started. */
+static int one_fork(struct client *c, const struct json *id, int *status, struct error *e) {
+        _cleanup_buf_ struct buf text = BUF_INIT(200), answer = BUF_INIT(REMOTE_ANSWER_MAX);
+        char path[REMOTE_PATH_MAX], state[32];
+        struct json session;
+        int r = json_string(id, &text);
+        r = r < 0 ? error_set(e, -EIO, "read the answer") : session_path(buf_str(&text), "", path, e);
+        r = r ? r : remote_call(c, "GET", path, NULL, REMOTE_CALL_MS, &answer, &session, e);
+        r = r ? r : remote_wait_started(c, &answer, &session, e);
+        if (r < 0)
+                return r;
+        printf("%s\n", buf_str(&text));
+        if (strcmp(member_show(&session, "state", state, sizeof state), "ready") != 0) {
+                fprintf(stderr, "brig fork: %s is %s\n", buf_str(&text), state);
+                *status = 1;
+        }
+        return 0;
+}
+
 static int fork_session(struct client *c, void *target, char **arguments, int n, int *status, struct error *e) {
         const struct snapshot_options *o = target;
         _cleanup_buf_ struct buf answer = BUF_INIT(REMOTE_ANSWER_MAX);
@@ -68,11 +87,8 @@ static int fork_session(struct client *c, void *target, char **arguments, int n,
         if (r == 0 && o->remote.json)
                 (void)print_json(&v);
         else if (r == 0 && json_get(&v, "sessions", &ids))
-                for (struct json_iter it = json_iter(&ids); json_next_item(&it, &id);) {
-                        _cleanup_buf_ struct buf b = BUF_INIT(200);
-                        if (json_string(&id, &b) == 0)
-                                printf("%s\n", buf_str(&b));
-                }
+                for (struct json_iter it = json_iter(&ids); r == 0 && json_next_item(&it, &id);)
+                        r = one_fork(c, &id, status, e);
         return r;
 }
 
@@ -83,8 +99,8 @@ static int run_fork(const struct command *c, int argc, char **argv) {
 
 const struct command cmd_fork = {
         .name = "fork", .synopsis = "SESSION [OPTION...]", .doc = "start sessions that begin where a session is",
-        .text = "A snapshot of its files, and from it as many sessions as asked for, all or none, with what it was started with. Prints their ids. Processes are not copied.",
-        .status = "0, 2 our fault, 64 usage, 130 interrupted",
+        .text = "A snapshot of its files, and from it as many sessions as asked for, all or none, with what it was started with. Prints their ids once they have started. Processes are not copied.",
+        .status = "0, 1 one of them has failed, 2 our fault, 64 usage, 130 interrupted",
         .options = fork_rows, .n_options = ARRAY_SIZE(fork_rows), REMOTE_COMMON, .argument = COMPLETE_SESSION, .run = run_fork,
 };
 

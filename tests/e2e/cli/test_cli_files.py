@@ -139,7 +139,7 @@ def test_an_image_is_built_from_a_directory(brig, local):
     (context / "secret").write_text("secret")
     (context / ".dockerignore").write_text("secret\n")
     done = brig.run("image", "build", context, "--name", "app:1", "--network", "none", "--build-arg", "WHO=me", text=True)
-    assert done.stdout.startswith("sha256:") and "built" in done.stderr
+    assert len(done.stdout.strip()) == 64 and "built" in done.stderr
     session = brig("session", "start", "app:1", "--network", "none").strip()
     assert brig("exec", "--shell", session, "cd /opt/app; cat data who; test -e secret || echo none") == "datame\nnone\n"
     brig("session", "rm", session)
