@@ -4,13 +4,16 @@
 #include "sandbox/capture.h"
 
 int capture_init(struct output_capture *c, size_t head_max, size_t tail_max, uint64_t disk_max, int log_fd) {
-        *c = (struct output_capture){ .head_max = head_max, .tail_max = tail_max, .disk_max = disk_max, .log_fd = log_fd };
+        *c = (struct output_capture){ .head_max = head_max, .tail_max = tail_max, .disk_max = disk_max, .log_fd = log_fd, .open = true };
         buf_init(&c->head, head_max + 1);
         return 0;
 }
 
 void capture_release(struct output_capture *c) {
-        c->log_fd = fd_close(c->log_fd);
+        if (c->open)
+                fd_close(c->log_fd);
+        c->log_fd = -1;
+        c->open = false;
         buf_release(&c->head);
         free(c->tail);
         c->tail = NULL;

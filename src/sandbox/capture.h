@@ -15,12 +15,11 @@ struct output_capture {
         size_t tail_at, tail_len;
         int log_errno;             /* first failure of the log file: ENOSPC and the like; the capture goes on */
         bool over;
+        bool open;                 /* false in a zeroed one, whose log_fd is nobody's */
 };
 
-#define CAPTURE_NONE { .log_fd = -1 }      /* before capture_init: may be released */
-
 int capture_init(struct output_capture *c, size_t head_max, size_t tail_max, uint64_t disk_max, int log_fd);
-void capture_release(struct output_capture *c);
+void capture_release(struct output_capture *c);    /* fine on a zeroed one, and twice */
 void capture_feed(struct output_capture *c, const void *p, size_t n);
 /* head + "\n[... N bytes left out ...]\n" + tail; to be appended to b. */
 int capture_text(const struct output_capture *c, struct buf *b);

@@ -162,7 +162,6 @@ int image_box_start(struct spawner *sp, const struct image_box_spec *spec, box_d
                 return error_set(e, -ENOMEM, "start a command");
         }
         *b = (struct image_box){
-                .out = CAPTURE_NONE, .err = CAPTURE_NONE,
                 .helper = spec->helper, .helper_upper = spec->helper_upper, .stdin_fd = spec->stdin_fd, .out_fd = spec->out_fd,
                 .timeout_ms = spec->timeout_ms, .output = spec->output, .done = done, .done_user = user,
         };

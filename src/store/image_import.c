@@ -482,7 +482,7 @@ int image_import_start(struct image_store *st, const struct image_import_spec *s
         struct image_import *im = calloc(1, sizeof *im);
         if (!im)
                 return error_set(e, -ENOMEM, "import an image");
-        *im = (struct image_import){ .store = st, .fd = -1, .out = CAPTURE_NONE, .err = CAPTURE_NONE, .timeout_ms = spec->timeout_ms, .cb = *cb, .user = user };
+        *im = (struct image_import){ .store = st, .fd = -1, .timeout_ms = spec->timeout_ms, .cb = *cb, .user = user };
         st->busy++;
         random_bytes(raw, sizeof raw);
         hex_encode(raw, sizeof raw, key);

@@ -55,7 +55,6 @@ int image_user_find(struct sandbox *s, const char *user, void (*done)(int r, con
         struct sandbox_exec *x;
         if (!l)
                 return error_set(e, -ENOMEM, "look the user up");
-        *l = (struct image_user_lookup){ .out = CAPTURE_NONE, .err = CAPTURE_NONE };
         l->done = done;
         l->user = done_user;
         int r = capture_init(&l->out, 1024, 0, 4096, -1);

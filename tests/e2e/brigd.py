@@ -69,7 +69,7 @@ class Daemon:
         self.top.chmod(0o755)
         self.home = self.top / "home"
         self.home.mkdir(exist_ok=True)
-        self.variables = {"BRIG_HOME": str(self.home), "API_PORT": "0", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **variables}
+        self.variables = {"BRIG_HOME": str(self.home), "API_PORT": "0", "BRIG_REGISTRY_DEFAULT": "localhost:1", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **variables}
         self.process = None
 
     # ---- its life -----------------------------------------------------------------------------------------------------

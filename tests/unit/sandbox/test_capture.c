@@ -75,8 +75,18 @@ static void a_log_that_fails_does_not_stop_the_capture(void **state) {
         capture_release(&c);
 }
 
+/* Descriptor 0 may by then be anybody's. */
+static void releasing_what_was_never_opened_closes_nothing(void **state) {
+        struct output_capture c = { 0 };
+        int zero = fcntl(0, F_GETFD) < 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : 0;
+        capture_release(&c);
+        capture_release(&c);
+        assert_true(fcntl(zero, F_GETFD) >= 0);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(releasing_what_was_never_opened_closes_nothing),
                 cmocka_unit_test(what_fits_is_whole),
                 cmocka_unit_test(the_middle_is_left_out_and_counted),
                 cmocka_unit_test(a_tail_of_nothing_is_allowed),
