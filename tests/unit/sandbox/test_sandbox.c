@@ -70,7 +70,7 @@ static void init_has_no_environment_and_says_nothing(void **state) {
         struct run r;
         const struct sandbox_spec spec = box_spec();
         box_create(*state, &b, &spec);
-        run_sh(&b, &r, "cat /proc/1/environ | wc -c; tr '\\0' ' ' < /proc/1/cmdline");
+        run_sh(&b, &r, "until grep -q init /proc/1/cmdline; do :; done; cat /proc/1/environ | wc -c; tr '\\0' ' ' < /proc/1/cmdline");
         assert_null(strstr(run_out(&r), "SECRET"));
         assert_string_equal(run_out(&r), "0\ninit ");
         run_release(&r);
