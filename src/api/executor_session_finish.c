@@ -39,6 +39,8 @@ static void call_closed(void *user) {
 static void refuse(struct sessions *ss, struct http_request *r, bool native, const char *id, int x, const char *text) {
         if (x == -EUSERS)
                 text = "Too many calls wait for this session";
+        if (x == -EBUSY)
+                text = "The session is paused, or a snapshot of it is being made";
         if (native && (x == -ENOENT || x == -EAGAIN))
                 v1_unready(ss, r, id);
         else if (native)

@@ -99,6 +99,10 @@ static void freeze(struct http_request *r, void *user, bool pause) {
         if (!q)
                 return;
         q->pause = pause;
+        if (sb && !pause && session_snapshotting(q->use.session)) {
+                on_frozen(sb, 0, q);           /* it goes on when the snapshot is made */
+                return;
+        }
         int x = !sb ? -ESHUTDOWN : pause ? sandbox_freeze(sb, on_frozen, q) : sandbox_thaw(sb, on_frozen, q);
         if (x < 0)
                 answered(q, x, NULL);

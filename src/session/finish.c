@@ -462,6 +462,8 @@ void session_finish(struct sessions *ss, const char *id, struct finish_spec *giv
                 r = -ENOENT;
         else if (s->state != SESSION_READY)
                 r = -EAGAIN;
+        else if (session_stands_still(s))
+                r = -EBUSY;            /* the verifier could not start, and its end would be the session's */
         else
                 r = begin_new(s, &spec, done, user, ret_wait);
         finish_spec_release(&spec);

@@ -26,7 +26,7 @@ struct finish_spec {
 void finish_spec_release(struct finish_spec *spec);
 
 /* `answer` is a JSON object: session_id, exit_code, stdout, stderr, result_files, stale_files, timed_out, error, execution_time,
- * integrity. r: 0; -ENOENT there is no such session, or it was deleted meanwhile; -EAGAIN it is not ready; -EUSERS too many wait;
+ * integrity. r: 0; -ENOENT there is no such session, or it was deleted meanwhile; -EAGAIN it is not ready; -EBUSY it stands still; -EUSERS too many wait;
  * -ESHUTDOWN; -EIO it broke down (answer is NULL, the session's record says why). */
 typedef void (*session_finished)(int r, const char *answer, size_t n, void *user);
 /* Takes the spec's contents. A session that is finishing or has finished gives the first call's answer, whatever the spec.

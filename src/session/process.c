@@ -321,8 +321,9 @@ int process_start(struct sessions *ss, const char *session, const struct process
                 return error_say(e, r, "the session is not there to be used");
         }
         struct session *s = p->session = p->use.session;
-        if (s->paused)
-                r = error_say(e, -EBUSY, "the session is paused");
+        const char *still = session_stands_still(s);
+        if (still)
+                r = error_say(e, -EBUSY, "%s", still);
         else if (s->n_processes - s->n_exited >= PROCESSES_LIVE_MAX)
                 r = error_say(e, -EUSERS, "more than %u commands run in this session", PROCESSES_LIVE_MAX);
         else if (spec->background)

@@ -229,7 +229,8 @@ static void on_limit(struct sandbox *sb, enum limit_kind kind, void *user) {
 static void on_gone(struct sandbox *sb, const struct sandbox_end *end, void *user) {
         struct session *s = user;
         s->sandbox = NULL;
-        image_lease_release(TAKE_PTR(s->lease));       /* a record needs no image */
+        if (!s->snapshot)                              /* whose configuration is the image's */
+                image_lease_release(TAKE_PTR(s->lease));       /* a record needs no image */
         session_end(s, SESSION_FAILED, "the sandbox ended by itself");
         session_settle(s);
 }
@@ -382,7 +383,13 @@ void session_use_end(struct session_use *u) {
 /* ---- questions and small changes ------------------------------------------------------------------------------------------------- */
 
 void session_set_paused(struct session *s, bool paused) { s->paused = paused; }
+
+const char *session_stands_still(const struct session *s) {
+        return s->paused ? "the session is paused" : s->snapshot ? "a snapshot of the session is being made" : NULL;
+}
+
 const char *session_id(const struct session *s) { return s->id; }
+bool session_snapshotting(const struct session *s) { return s->snapshot; }
 enum session_state session_state(const struct session *s) { return s->state; }
 struct sessions *session_set(struct session *s) { return s->ss; }
 

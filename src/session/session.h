@@ -149,6 +149,8 @@ int session_heartbeat(struct sessions *ss, const char *id);                     
 struct session_wait;
 struct session_wait *session_wait_started(struct sessions *ss, const char *id, uint64_t wait_ms, void (*done)(void *user), void *user);
 void session_wait_cancel(struct session_wait *w);
+const char *session_stands_still(const struct session *s); /* why nothing can be started in it now: it is paused, or a snapshot is being made; NULL: it goes */
+bool session_snapshotting(const struct session *s);        /* stands still for a snapshot, and goes on by itself unless it is paused */
 void session_set_paused(struct session *s, bool paused);   /* what views say */
 
 /* At any moment; forgets a record too. `done(0)` once nothing of it is left; -ENOENT at once as the call's answer. */

@@ -26,7 +26,7 @@ static const char driver[] =
         "[ -s /proc/self/fd/202 ] && . /proc/self/fd/202 || :\n"
         "while IFS= builtin read -r -u 200 __brig_go; do\n"
         "  IFS= builtin read -r -d '' __brig_command </proc/self/fd/201 || :\n"
-        "  builtin eval \"$__brig_command\" </dev/null >&203 2>&204 200<&- 203>&- 204>&- 205>&-\n"
+        "  builtin eval \"$__brig_command\" </dev/null >&203 2>&204 200<&- 201<&- 203>&- 204>&- 205>&-\n"
         "  __brig_status=$?\n"
         "  __brig_save || :\n"
         "  builtin printf '%s\\0%s\\0' \"$__brig_status\" \"$PWD\" >&205 || :\n"
@@ -39,7 +39,7 @@ struct shell {
         struct session_use use;                /* passive: from open to close */
         struct session_use command_use;        /* while a command runs */
         struct sandbox_exec *exec;             /* NULL: no process */
-        uv_poll_t poll;                        /* of status_fd, while there is a process */
+        uv_poll_t *poll;                       /* of status_fd, while there is a process; its own memory: the next one may come before it is closed */
         uv_timer_t timer;
         int command_fd, state_fd, status_fd;
         char **env;
@@ -52,7 +52,7 @@ struct shell {
         uint64_t started_at, commands;
         int64_t created_ms;
         unsigned id, handles;
-        bool busy, timed_out, closed, polling;
+        bool busy, timed_out, closed;
 };
 
 /* ---- the object ------------------------------------------------------------------------------------------------------------------- */
@@ -75,11 +75,28 @@ static void on_handle_closed(uv_handle_t *h) {
                 dispose(sh);
 }
 
+static void on_poll_closed(uv_handle_t *h) {
+        on_handle_closed(h);
+        free(h);
+}
+
 static void stop_polling(struct shell *sh) {
-        if (!sh->polling)
-                return;
-        sh->polling = false;
-        uv_close((uv_handle_t *)&sh->poll, on_handle_closed);
+        uv_poll_t *poll = TAKE_PTR(sh->poll);
+        if (poll)
+                uv_close((uv_handle_t *)poll, on_poll_closed);
+}
+
+static int start_polling(struct shell *sh, uv_poll_cb on_readable) {
+        uv_poll_t *poll = malloc(sizeof *poll);
+        int r = poll ? uv_poll_init(sh->ss->cfg.loop, poll, sh->status_fd) : -ENOMEM;
+        if (r < 0) {
+                free(poll);
+                return r;
+        }
+        poll->data = sh;
+        sh->poll = poll;
+        sh->handles++;
+        return uv_poll_start(poll, UV_READABLE, on_readable);
 }
 
 /* Out of its session; freed when process and handles are gone. */
@@ -212,12 +229,8 @@ static int spawn(struct shell *sh, struct error *e) {
         }
         sh->status_fd = p[0];
         buf_reset(&sh->status);
-        if (uv_poll_init(sh->ss->cfg.loop, &sh->poll, p[0]) == 0) {
-                sh->poll.data = sh;
-                sh->polling = true;
-                sh->handles++;
-                uv_poll_start(&sh->poll, UV_READABLE, on_status);
-        }
+        if (start_polling(sh, on_status) < 0)
+                exec_kill(sh->exec);           /* nobody would hear of its commands' ends */
         return 0;
 }
 
@@ -239,8 +252,9 @@ int shell_run(struct shell *sh, const char *command, size_t n, uint64_t timeout_
                 return error_say(e, -EBUSY, "a command runs in this shell");
         if (n > PROCESS_STDIN_MAX)
                 return error_say(e, -E2BIG, "the command is too long");
-        if (sh->session->paused)
-                return error_say(e, -EBUSY, "the session is paused");
+        const char *still = session_stands_still(sh->session);
+        if (still)
+                return error_say(e, -EBUSY, "%s", still);
         int r = session_use_begin(sh->ss, sh->session->id, &sh->command_use, NULL);
         if (r < 0)
                 return error_say(e, r, "the session is not there to be used");

@@ -253,8 +253,11 @@ static int start(struct terminal *t, const struct terminal_spec *spec, struct er
         }
         x.env = (const char *const *)env;
         x.cwd = cwd;
+        const char *still = session_stands_still(s);
         if (r < 0)
                 error_set(e, r, "open a terminal");
+        else if (still)
+                r = error_say(e, -EBUSY, "%s", still);
         else
                 r = sb ? sandbox_exec(sb, &x, on_exited, t, &t->exec, e) : error_say(e, -ESHUTDOWN, "the session has ended");
         strv_free(more);

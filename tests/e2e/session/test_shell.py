@@ -115,6 +115,25 @@ def test_descriptors_are_not_there(shell):
     assert shell.out("echo fine") == "fine\n"
 
 
+def test_descriptors_that_are_closed_do_not_silence_it(shell):
+    """By number, and for good: `exec` is not undone at the end of a command."""
+    for number in range(200, 206):
+        shell.run(f"exec {number}>&-")
+        assert shell.out("echo heard") == "heard\n", number
+    assert shell.run("exit 3")["exit_code"] == 3
+    assert shell.out("echo still") == "still\n"
+
+
+def test_many_commands_that_end_it_at_once(session):
+    """The next process is started while the one before is still being taken down."""
+    shells = [Shell(session) for _ in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        said = [pool.submit(shells[i % 3].call, command="kill -9 $$" if i % 2 else "true") for i in range(600)]
+    assert {s.result().status for s in said} <= {200, 409}
+    for shell in shells:
+        assert shell.out("echo well") == "well\n"
+
+
 def test_hostile_state(shell):
     shell.run("readonly locked=1; IFS=x; declare() { echo trap; }; printf() { echo trap; }; cd() { echo trap; }")
     assert shell.call(command="echo on").status == 200

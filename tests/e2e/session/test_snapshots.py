@@ -2,6 +2,7 @@
 import concurrent.futures
 
 import pytest
+from brigd import until
 from session_client import Session
 
 # Something of everything: new, changed, deleted, replaced, made anew in the place of another; in each plane of the host's image.
@@ -168,3 +169,41 @@ E""")
     assert found["/h/s"] == ("added", "symlink") and found["/h/closed/x"] == ("added", "file") and found["/h/a\nb"][0] == "added"
     answer = a.daemon.call("POST", f"/v1/sessions/{a.id}/snapshots", {})
     assert answer.status in (200, 422), answer
+
+
+def test_nothing_is_started_while_a_snapshot_is_made(session):
+    """A command is refused, not lost; above all a finish, which there is only once."""
+    a = session(image="host")
+    a.exec("head -c 150000000 /dev/urandom > /r")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        snapshot = pool.submit(call, a, "POST", "/snapshots")
+        until(lambda: snapshot.done() or call(a, "GET", "/usage")["paused"], "the session stands still")
+        assert a.post("exec", {"command": "true"}).status == 409
+        assert a.post("finish", {"test_command": "true"}).status == 409
+        snapshot.result()
+    assert a.finish(test_command="exit 3")["exit_code"] == 3
+
+
+def test_a_snapshot_may_outlive_its_session(session):
+    """Whatever is left of the session by then, its image's configuration is."""
+    a = session(image="host")
+    image = call(a, "POST", "/snapshots")
+    for delay in range(4):
+        b = session(image=f"sha256:{image['digest']}")
+        b.exec("head -c 40000000 /dev/urandom > /r")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            snapshot = pool.submit(b.daemon.call, "POST", f"/v1/sessions/{b.id}/snapshots", {})
+            until(lambda: snapshot.done() or call(b, "GET", "/usage")["paused"], "the session stands still")
+            concurrent.futures.wait([snapshot], delay * 0.1)
+            assert b.delete().status == 200
+            assert snapshot.result().status in (200, 500), snapshot.result()
+
+
+def test_a_paused_session_cannot_finish_and_loses_nothing(session):
+    a = session(image="host")
+    call(a, "POST", "/pause")
+    assert a.post("finish", {"test_command": "exit 3"}).status == 409
+    call(a, "POST", "/finish", {"test_command": "exit 3"}, 409)
+    call(a, "POST", "/terminals", {}, 409)
+    call(a, "POST", "/resume")
+    assert a.finish(test_command="exit 3")["exit_code"] == 3
