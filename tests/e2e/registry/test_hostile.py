@@ -363,7 +363,7 @@ def test_a_drip_ends_with_the_pull_s_time(registry, tmp_path):
 
 def test_a_cancelled_pull_leaves_nothing(registry, tmp_path):
     registry.tricks["blob"] = drip(registry, 1 << 20)
-    done = subprocess.run([TOOL, "-p", "300", str(tmp_path), registry.ref], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([TOOL, "-p", "1500", str(tmp_path), registry.ref], capture_output=True, text=True, timeout=20)
     registry.drip.set()
     assert done.returncode == 0 and "layer" in done.stdout and "done" not in done.stdout.replace("layers_done", "") and done.stderr == ""
 

@@ -1,0 +1,54 @@
+"""brig image import, ls, rm; brig snapshot ls, rm."""
+import json
+import subprocess
+import tarfile
+
+
+def small_root(top):
+    (top / "etc").mkdir(parents=True)
+    (top / "etc/mark").write_text("mine\n")
+    (top / "bin").mkdir()
+    subprocess.run(["cp", "/bin/busybox", top / "bin/busybox"], check=True)
+    for name in ("sh", "bash", "cat"):
+        (top / "bin" / name).symlink_to("busybox")
+    return top
+
+
+def test_a_directory_and_an_archive_become_images(brig, local):
+    top = small_root(local / "root")
+    with tarfile.open(local / "root.tar.gz", "w:gz") as t:
+        t.add(top, ".")
+    assert brig("image", "import", top, "--name", "cli-dir", "-q") == "cli-dir:latest\n"
+    assert brig("image", "import", local / "root.tar.gz", "--name", "cli-tar", "-q") == "cli-tar:latest\n"
+    assert {"cli-dir:latest", "cli-tar:latest"} <= set(brig("image", "ls", "-q").split())
+    for name in ("cli-dir", "cli-tar"):
+        session = brig("session", "start", name, "--network", "none").strip()
+        assert brig("exec", session, "/bin/cat", "/etc/mark") == "mine\n"
+        brig("session", "rm", session)
+    brig("image", "rm", "cli-dir", "cli-tar")
+    assert not {"cli-dir:latest", "cli-tar:latest"} & set(brig("image", "ls", "-q").split())
+
+
+def test_images_as_a_table_and_as_json(brig, local):
+    brig("image", "import", small_root(local / "root"), "--name", "cli-list", "-q")
+    table = brig("image", "ls").splitlines()
+    assert table[0].split() == ["NAME", "FROM", "DIGEST", "LAYERS", "SIZE", "AGE"]
+    row = next(line.split() for line in table if line.startswith("cli-list:latest"))
+    image = next(i for i in json.loads(brig("image", "ls", "-o", "json"))["images"] if "cli-list:latest" in i["names"])
+    assert row[1:4] == ["import", image["digest"][:12], "1"]
+    brig("image", "rm", image["digest"])
+
+
+def test_snapshots_are_listed_and_removed(brig, standing):
+    brig("snapshot", "create", standing, "--name", "cli-snap")
+    assert brig("snapshot", "ls", "-q").split().count("cli-snap:latest") == 1
+    assert all(i["origin"] == "snapshot" for i in json.loads(brig("snapshot", "ls", "-o", "json"))["images"])
+    brig("snapshot", "rm", "cli-snap")
+    assert "cli-snap:latest" not in brig("snapshot", "ls", "-q").split()
+
+
+def test_what_is_no_image_is_said(brig, local):
+    (local / "junk").write_bytes(b"not a tar at all" * 100)
+    assert brig.run("image", "import", local / "junk", "-q", status=2, text=True).stderr.startswith("brig image import: ")
+    brig.run("image", "import", local / "none", status=64)
+    assert "no such image" in brig.run("image", "rm", "nothing-here", status=2, text=True).stderr
