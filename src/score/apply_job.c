@@ -300,6 +300,73 @@ static int beside_test(struct state *s, enum config_class class, const char *pat
         return emit_finding(s, WEIGHT_SUSPECT, "shadowing_module", path, "takes the place of a directory of the test patch; left as patched");
 }
 
+/* Is it below a directory of tests: "tests" anywhere, "test" at the top, or what else is called so and has files of the test patch? */
+static bool is_among_tests(struct state *s, const char *path) {
+        static const char *const names[] = { "tests", "test", "testing", "spec", "__tests__" };
+        char start[PATCH_PATH_MAX];
+        for (const char *p = path, *slash; (slash = strchr(p, '/')); p = slash + 1) {
+                size_t n = (size_t)(slash - p), end = (size_t)(slash - path) + 1;
+                for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                        if (strlen(names[i]) != n || memcmp(p, names[i], n) != 0)
+                                continue;
+                        snprintf(start, sizeof start, "%.*s", (int)MIN2(end, sizeof start - 1), path);
+                        if (i == 0 || (i == 1 && p == path) || has_below(s->tests, start))
+                                return true;
+                }
+        }
+        return false;
+}
+
+/* Has a module more than blank lines and comments? */
+static bool says_something(int root, const char *path) {
+        CLEANUP(entry_release) struct entry en = { 0 };
+        if (tree_read(root, path, &en) < 0 || en.type != ENTRY_FILE)
+                return true;
+        const char *p = (const char *)en.data, *end = p ? p + en.len : p;
+        while (p < end) {
+                const char *nl = memchr(p, '\n', (size_t)(end - p)), *stop = nl ? nl : end;
+                while (p < stop && (*p == ' ' || *p == '\t' || *p == '\r'))
+                        p++;
+                if (p < stop && *p != '#')
+                        return true;
+                p = nl ? nl + 1 : end;
+        }
+        return false;
+}
+
+/* What tests lean on (helpers, base classes, data, what their package does when it is imported) decides what they say. A test module is
+ * its own matter: others name it, or nobody does. */
+static int test_support(struct state *s, const char *path) {
+        const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+        size_t n = strlen(base);
+        bool python = n > 3 && strcmp(base + n - 3, ".py") == 0, init = strcmp(base, "__init__.py") == 0;
+        bool test = python && (strncmp(base, "test_", 5) == 0 || strcmp(base, "tests.py") == 0 || (n > 8 && strcmp(base + n - 8, "_test.py") == 0));
+        if (test || !is_among_tests(s, path))
+                return 0;
+        bool was = exists(s->j->base, path, 0, path, strlen(path), "");
+        bool was_directory = slash && exists(s->j->base, path, (size_t)(slash - path), "", 0, "");
+        if (!was && !(init && was_directory && says_something(s->j->tree, path)))
+                return 0;
+        return emit_finding(s, WEIGHT_SUSPECT, "test_support_edited", path, "tests may lean on it; left as patched");
+}
+
+/* pytest puts a test file's directory before the others: "tests/NAME.py" is taken before the "NAME" that base has at the top, or in "src". */
+static int before_other_root(struct state *s, const char *path, const char *module, size_t len, size_t dir_len) {
+        static const char *const roots[] = { "", "src/", "lib/" };
+        char dir[PATCH_PATH_MAX];
+        snprintf(dir, sizeof dir, "%.*s", (int)MIN2(dir_len, sizeof dir - 1), path);
+        if (dir_len == 0 || !has_below(s->tests, dir))
+                return 0;
+        for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
+                char other[PATCH_PATH_MAX + 8];
+                int n = snprintf(other, sizeof other, "%s%.*s", roots[i], (int)len, module);
+                if (strcmp(dir, roots[i]) != 0 && n < (int)sizeof other &&
+                    (exists(s->j->base, other, (size_t)n, "", 0, ".py") || exists(s->j->base, other, (size_t)n, "", 0, "/__init__.py")))
+                        return emit_finding(s, WEIGHT_SUSPECT, "shadowing_module", path, "takes the place of a module of that name for the tests beside it; left as patched");
+        }
+        return 0;
+}
+
 static int config_file(struct state *s, const char *path, unsigned *n_shared) {
         const char *module;
         char package[PATCH_PATH_MAX + 16];
@@ -316,6 +383,10 @@ static int config_file(struct state *s, const char *path, unsigned *n_shared) {
         int r = module ? beside_test(s, class, path, module, len, dir_len, &gone) : 0;
         if (r == 0 && !gone && module && is_new_module(s, path, module, len, dir_len))
                 r = emit(s, FRAME_MODULE, path);
+        if (r == 0 && !gone && class == CONFIG_NONE && module && is_new_module(s, path, module, len, dir_len))
+                r = before_other_root(s, path, module, len, dir_len);
+        if (r == 0 && !gone && (class == CONFIG_NONE || class == CONFIG_LIBRARY))
+                r = test_support(s, path);
         if (r < 0 || gone)
                 return r;
         switch (class) {

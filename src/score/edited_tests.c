@@ -22,6 +22,7 @@ struct command {
         char **words; size_t n;        /* sorted in the end: the words, and what they are relative to the tree */
         char **bases; size_t n_bases;  /* where words may be relative to; "" is the tree */
         char **dirs; size_t n_dirs;    /* where programs are looked up, in the tree */
+        bool script;                   /* a word is a shell's script */
         bool dotted;                   /* words may be names of test modules: python -m unittest */
 };
 
@@ -129,6 +130,11 @@ static int take_word(struct command *c, const char *before, const char *word) {
         return r;
 }
 
+static bool ends_text(const char *s, const char *end) {
+        size_t n = strlen(s), m = strlen(end);
+        return n >= m && strcmp(s + n - m, end) == 0;
+}
+
 /* By what ends a word in a shell. */
 static int split_command(struct command *c, const char *text, char *const *env) {
         static const char ends[] = " \t\r\n;|&()<>'\"`$=";
@@ -146,6 +152,8 @@ static int split_command(struct command *c, const char *text, char *const *env) 
                 text += len;
         }
         free(before);
+        for (size_t i = 0; r == 0 && i < c->n; i++)
+                c->script |= ends_text(c->words[i], ".sh") || ends_text(c->words[i], ".bash");
         if (r == 0 && c->n > 0)
                 strv_sort(c->words);
         return r;
@@ -164,6 +172,11 @@ static bool is_driver(const struct command *c, const char *path) {
         for (size_t i = 0; i < ARRAY_SIZE(drivers); i++)
                 if (ends_path(path, drivers[i].file) && has_word(c, drivers[i].program))
                         return true;
+        /* What a makefile or a script reads in its turn: which, only they know. */
+        if (ends_text(path, ".mk") && has_word(c, "make"))
+                return true;
+        if ((ends_text(path, ".sh") || ends_text(path, ".bash")) && (c->script || has_word(c, "make")))
+                return true;
         /* Where these look for programs. */
         static const char *const runners[] = { "npx", "npm", "yarn", "pnpm" };
         for (size_t i = 0; i < ARRAY_SIZE(runners) && (strncmp(path, "node_modules/", 13) == 0 || strstr(path, "/node_modules/")); i++)

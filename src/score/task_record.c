@@ -85,7 +85,7 @@ static int find_changed_plugins(struct score_task *t, const struct report *repor
         int r = 0;
         for (char **p = report->plugins; r == 0 && p && *p; p++)
                 if (strv_contains(touched, *p) && !strv_contains(restored, *p))
-                        r = findings_add(&t->rec.findings, INTEGRITY_SUSPECT, "plugin_changed", *p, "a plugin of the test runner; left as patched");
+                        r = findings_add(&t->rec.findings, INTEGRITY_SUSPECT, "plugin_changed", *p, "the test runner has plugins, tests or fixtures from it; left as patched");
         return r;
 }
 

@@ -64,8 +64,8 @@ class Channel(object):
         self._watched = []
 
     def watch(self, top, paths):
-        """Before any code of the tree has run: the files of the test patch."""
-        self._watched = [(top + "/" + path, path, _state(top + "/" + path)) for path in paths]
+        """Before any code of the tree has run: the files of the test patch and of the ids."""
+        self._watched = [(top + "/" + path, path, _state(top + "/" + path)) for path in sorted(set(paths))]
 
     def emit_end(self, status, tests, bad):
         changed = [path for full, path, was in self._watched if _state(full) != was]

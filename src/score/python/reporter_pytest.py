@@ -142,7 +142,7 @@ class Reporter(object):
             if item.nodeid not in self.index:
                 self.index[item.nodeid] = len(ids)
                 ids.append(self.spell(item.nodeid))
-        self.channel.emit_ids(ids, plugins=self.plugins(session.config.pluginmanager))
+        self.channel.emit_ids(ids, plugins=self.plugins(session.config.pluginmanager, self.borrowed(session)))
         if self.is_commanded():
             self.channel.emit_parts("missing", self.selection.missing())
 
@@ -150,11 +150,11 @@ class Reporter(object):
         """The command itself names what runs, by id."""
         return self.selection is not None and self.plan["mode"] != "collect" and not self.plan["ids"]
 
-    def plugins(self, manager):
+    def plugins(self, manager, more):
         """Files of the tree that are plugins by the word of a conftest or a configuration (`pytest_plugins`, `-p`), or as an installed project,
         or that a conftest has its hooks from. A module can say anything of itself, so the name by which it was asked for counts as well."""
         tree = _real(self.plan["tree"]) + "/"
-        files = self.hook_files(manager)
+        files = self.hook_files(manager) + more
         for name, plugin in manager.list_name_plugin():
             if plugin is not None:
                 files += [getattr(plugin, "__file__", None), getattr(getattr(plugin, "__spec__", None), "origin", None)]
@@ -167,6 +167,28 @@ class Reporter(object):
         rest = name.replace(".", "/")
         paths = [_join(_join(self.cwd, root), rest + end) for root in set(self.plan["path"]) for end in (".py", "/__init__.py")]
         return [path for path in paths if not name.startswith("/") and _exists(path)]
+
+    def borrowed(self, session):
+        """Files that tests or fixtures are from, and that are not the test's own."""
+        found, own = set(), set()
+        for item in session.items:
+            try:
+                at = _real(str(item.fspath))
+                own.add(at)
+                code = _real(item.function.__code__.co_filename)
+                if code != at:
+                    found.add(code)
+            except Exception:  # an item of another kind; a function without code of its own
+                pass
+        try:
+            defined = [d for many in session._fixturemanager._arg2fixturedefs.values() for d in many]
+        except Exception:  # not in every version
+            defined = []
+        for one in defined:
+            code = getattr(getattr(one.func, "__code__", None), "co_filename", None)
+            if code is not None and _real(code) not in own:
+                found.add(_real(code))
+        return sorted(found)
 
     def hook_files(self, manager):
         found = []
