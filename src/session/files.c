@@ -142,8 +142,8 @@ static void on_exited(struct sandbox_exec *x, const struct exec_end *end, void *
         c->exec = NULL;
         c->exited = true;
         c->end = *end;
-        /* What it said before it ended may not have been read yet. */
-        if (c->polling && !c->cancelled)
+        /* What it said before it ended may not have been read yet; once it is read, the handle closes. */
+        if (c->polling && !c->cancelled && !uv_is_closing((uv_handle_t *)&c->poll))
                 read_head(c);
         stop_polling(c);
         if (!c->polling)

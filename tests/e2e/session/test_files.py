@@ -389,3 +389,23 @@ def test_what_ends_meanwhile_says_so(daemon):
     f.delete()
     assert f.call("GET", path="/etc/hostname").status == 404
     assert f.call("PUT", path="/x", body=b"1").status == 404
+
+
+def test_many_small_archives_at_once(files):
+    """The helper's first word and its end come in one turn of the loop: it is heard once."""
+    files.sh("mkdir -p /small && echo a > /small/a")
+    wrong = []
+
+    def fetch():
+        for _ in range(40):
+            answer = files.call("GET", "archive", path="/small")
+            if answer.status != 200 or tarfile.open(fileobj=io.BytesIO(answer.body)).getnames()[-1] not in ("a", "./a"):
+                wrong.append(answer)
+
+    threads = [threading.Thread(target=fetch) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong, wrong[0]
+    assert files.sh("echo well") == "well\n"
