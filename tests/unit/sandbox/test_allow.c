@@ -29,7 +29,7 @@ static int bound(int type, const char *address, uint16_t *p) {
         assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
         *p = ntohs(at.sin_port);
         if (type == SOCK_STREAM)
-                assert_int_equal(listen(fd, 100), 0);
+                assert_int_equal(listen(fd, 1024), 0);     /* all that a test opens: one that does not fit comes seconds later */
         return fd;
 }
 
@@ -364,8 +364,10 @@ static void many_connections_are_bounded(void **state) {
                  "python3 - <<'E'\n"
                  "import socket, resource\n"
                  "resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))\n"
-                 "at = socket.gethostbyname('good.test'); all = [socket.create_connection((at, %u)) for _ in range(300)]\n"
-                 "good = bad = 0\n"
+                 "at = socket.gethostbyname('good.test'); all = []; good = bad = 0\n"
+                 "for _ in range(300):\n"
+                 "    try: all.append(socket.create_connection((at, %u)))\n"
+                 "    except ConnectionError: bad += 1\n"       /* the reset may come before connect() has returned */
                  "for s in all:\n"
                  "    try:\n"
                  "        good += s.recv(9) == b'hello\\n'\n"
