@@ -27,18 +27,18 @@ def test_the_environment_is_the_sessions(session):
 
 def test_cwd(session):
     s = session()
-    s.out("mkdir -p /work/a; ln -s /work/a /work/link")
-    assert s.out("pwd", cwd="/work/a") == "/work/a\n"
-    assert s.out("pwd -P", cwd="/work/link") == "/work/a\n"
-    assert s.out("pwd -P", cwd="work/a") == "/work/a\n"
+    s.out("mkdir -p /project/a; ln -s /project/a /project/link")
+    assert s.out("pwd", cwd="/project/a") == "/project/a\n"
+    assert s.out("pwd -P", cwd="/project/link") == "/project/a\n"
+    assert s.out("pwd -P", cwd="project/a") == "/project/a\n"
     missing = s.exec("pwd", cwd="/nowhere")
     assert missing["exit_code"] == 127 and "/bin/bash" in missing["stderr"] and not missing["timed_out"]
 
 
-@pytest.mark.parametrize("link", ["/proc/1/root", "/proc/self/root/..", "../../../..", "/work/out"])
+@pytest.mark.parametrize("link", ["/proc/1/root", "/proc/self/root/..", "../../../..", "/project/out"])
 def test_a_cwd_cannot_lead_out(session, link):
     s = session()
-    s.out("mkdir -p /work; ln -sfn ../../../../../.. /work/out; touch /inside-marker")
+    s.out("mkdir -p /project; ln -sfn ../../../../../.. /project/out; touch /inside-marker")
     assert s.exec("ls -d inside-marker", cwd=link)["stdout"] in ("inside-marker\n", "")
     assert s.exec("ls home/*/brig.db var/lib/brig", cwd=link)["exit_code"] != 0
 

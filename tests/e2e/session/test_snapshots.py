@@ -7,13 +7,13 @@ from session_client import Session
 
 # Something of everything: new, changed, deleted, replaced, made anew in the place of another; in each plane of the host's image.
 WORK = """set -e
-mkdir -p /work/deep && echo one > /work/deep/one && ln -s deep/one /work/link && ln /work/deep/one /work/hard
-chmod 4711 /work/deep/one; touch -d @1000000000 /work/deep/one
+mkdir -p /project/deep && echo one > /project/deep/one && ln -s deep/one /project/link && ln /project/deep/one /project/hard
+chmod 4711 /project/deep/one; touch -d @1000000000 /project/deep/one
 rm -rf /usr/share/doc && mkdir /usr/share/doc && echo mine > /usr/share/doc/mine
 rm /etc/hostname 2>/dev/null || rm /etc/passwd-
 echo extra >> /etc/profile; mkdir -p /opt/tool && echo t > /opt/tool/t
-mknod /work/pipe p; head -c 3000000 /dev/urandom > /work/random; truncate -s 100M /work/sparse
-sha256sum /work/random > /work/sum
+mknod /project/pipe p; head -c 3000000 /dev/urandom > /project/random; truncate -s 100M /project/sparse
+sha256sum /project/random > /project/sum
 """
 
 
@@ -37,10 +37,10 @@ def changes(session, **query):
 
 
 def check_work(other):
-    done = other.exec("""cd /work && sha256sum -c sum && cat link && stat -c '%a %Y %h' deep/one && ls /usr/share/doc && tail -1 /etc/profile
+    done = other.exec("""cd /project && sha256sum -c sum && cat link && stat -c '%a %Y %h' deep/one && ls /usr/share/doc && tail -1 /etc/profile
         cat /opt/tool/t; stat -c %s sparse; test ! -e pipe""")
     assert done["exit_code"] == 0, done
-    assert done["stdout"].split() == "/work/random: OK one 4711 1000000000 2 mine extra t 104857600".split()
+    assert done["stdout"].split() == "/project/random: OK one 4711 1000000000 2 mine extra t 104857600".split()
 
 
 def test_a_session_starts_from_a_snapshot_with_all_that_was_written(session):
@@ -105,8 +105,8 @@ def test_the_diff_says_what_was_added_changed_and_deleted(session):
     assert a.exec(WORK)["exit_code"] == 0
     found, more = changes(a, limit=10000)
     assert not more
-    assert found["/work"] == ("added", "directory") and found["/work/deep/one"] == ("added", "file")
-    assert found["/work/link"] == ("added", "symlink") and found["/work/pipe"] == ("added", "other")
+    assert found["/project"] == ("added", "directory") and found["/project/deep/one"] == ("added", "file")
+    assert found["/project/link"] == ("added", "symlink") and found["/project/pipe"] == ("added", "other")
     assert found["/etc/profile"] == ("changed", "file") and found["/opt/tool/t"] == ("added", "file")
     assert found["/usr/share/doc/mine"] == ("added", "file") and found["/usr/share/doc/bash"] == ("deleted", None)
     assert "/usr/share" not in found and "/etc" not in found and not any(p.startswith(("/proc", "/dev", "/sys")) for p in found)
