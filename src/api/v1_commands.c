@@ -41,17 +41,12 @@ static void reply_command(struct http_request *r, int status, const struct proce
 
 /* The command of the path, or the answer is given. */
 static struct process *find(struct http_request *r, void *user) {
-        struct sessions *ss = v1_sessions(r, user);
-        const char *id = http_param(r, "id"), *cid = http_param(r, "cid");
-        char *end;
-        if (!ss)
+        struct sessions *ss;
+        const char *id;
+        unsigned n;
+        if (!v1_part(r, user, "cid", &ss, &id, &n))
                 return NULL;
-        if (!session_find(ss, id)) {
-                v1_unready(ss, r, id);
-                return NULL;
-        }
-        unsigned long n = strtoul(cid, &end, 10);
-        struct process *p = cid[0] >= '0' && cid[0] <= '9' && !*end && n <= UINT32_MAX ? process_find(ss, id, (unsigned)n) : NULL;
+        struct process *p = n > 0 ? process_find(ss, id, n) : NULL;
         if (!p)
                 v1_fault(r, -ENOENT, NULL, "command");
         return p;

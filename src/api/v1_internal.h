@@ -37,6 +37,8 @@ struct sessions *v1_sessions(struct http_request *r, void *user);
 bool v1_body(struct http_request *r, bool may_be_empty, struct json *ret);
 /* An unsigned number of the query, cut to `max`; `absent` where it is not there. False: 400 is answered. */
 bool v1_query_uint(struct http_request *r, const char *key, uint64_t absent, uint64_t max, uint64_t *ret);
+/* The live session that the path names, and the number at `name` in it, 0 where that is none. False: 404 or another state is answered. */
+bool v1_part(struct http_request *r, void *user, const char *name, struct sessions **ret_ss, const char **ret_id, unsigned *ret_number);
 void v1_put_time(struct json_writer *w, const char *key, int64_t ms);          /* null for 0 */
 void v1_put_seconds(struct json_writer *w, const char *key, uint64_t ms);
 /* Bytes as text, or as base64 where the client asked for it. */

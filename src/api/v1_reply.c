@@ -120,6 +120,23 @@ bool v1_query_uint(struct http_request *r, const char *key, uint64_t absent, uin
         return true;
 }
 
+bool v1_part(struct http_request *r, void *user, const char *name, struct sessions **ret_ss, const char **ret_id, unsigned *ret_number) {
+        struct sessions *ss = v1_sessions(r, user);
+        const char *id = http_param(r, "id"), *text = http_param(r, name);
+        char *end;
+        if (!ss)
+                return false;
+        if (!session_find(ss, id)) {
+                v1_unready(ss, r, id);
+                return false;
+        }
+        unsigned long n = strtoul(text, &end, 10);
+        *ret_number = text[0] >= '0' && text[0] <= '9' && !*end && n <= UINT32_MAX ? (unsigned)n : 0;
+        *ret_ss = ss;
+        *ret_id = id;
+        return true;
+}
+
 void v1_put_time(struct json_writer *w, const char *key, int64_t ms) {
         char text[32];
         if (ms == 0) {

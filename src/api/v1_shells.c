@@ -73,17 +73,12 @@ static void reply_shell(struct http_request *r, int status, const struct shell *
 }
 
 static struct shell *find(struct http_request *r, void *user) {
-        struct sessions *ss = v1_sessions(r, user);
-        const char *id = http_param(r, "id"), *sid = http_param(r, "sid");
-        char *end;
-        if (!ss)
+        struct sessions *ss;
+        const char *id;
+        unsigned n;
+        if (!v1_part(r, user, "sid", &ss, &id, &n))
                 return NULL;
-        if (!session_find(ss, id)) {
-                v1_unready(ss, r, id);
-                return NULL;
-        }
-        unsigned long n = strtoul(sid, &end, 10);
-        struct shell *sh = sid[0] >= '0' && sid[0] <= '9' && !*end && n <= UINT32_MAX ? shell_find(ss, id, (unsigned)n) : NULL;
+        struct shell *sh = n > 0 ? shell_find(ss, id, n) : NULL;
         if (!sh)
                 v1_fault(r, -ENOENT, NULL, "shell");
         return sh;

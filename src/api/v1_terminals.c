@@ -43,18 +43,12 @@ static void reply_terminal(struct http_request *r, int status, const struct term
 
 /* The terminal that the path names; else 404 is answered. */
 static struct terminal *named(struct http_request *r, void *user) {
-        struct sessions *ss = v1_sessions(r, user);
-        const char *id = http_param(r, "tid");
-        char *end;
-        unsigned long n = strtoul(id, &end, 10);
-        if (!ss)
+        struct sessions *ss;
+        const char *id;
+        unsigned n;
+        if (!v1_part(r, user, "tid", &ss, &id, &n))
                 return NULL;
-        if (!session_find(ss, http_param(r, "id"))) {
-                v1_unready(ss, r, http_param(r, "id"));
-                return NULL;
-        }
-        bool number = id[0] >= '1' && id[0] <= '9' && !*end && n <= UINT32_MAX;
-        struct terminal *t = number ? terminal_find(ss, http_param(r, "id"), (unsigned)n) : NULL;
+        struct terminal *t = n > 0 ? terminal_find(ss, id, n) : NULL;
         if (!t)
                 v1_fault(r, -ENOENT, NULL, "terminal");
         return t;
