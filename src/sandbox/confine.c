@@ -24,7 +24,7 @@ struct ruleset_attr { uint64_t handled_access_fs, handled_access_net, scoped; };
 
 uint64_t confine_profile_caps(enum sandbox_profile profile) {
         switch (profile) {
-        case PROFILE_SCORE: return CAPS_SCORE;
+        case PROFILE_SCORE: case PROFILE_RLM: return CAPS_SCORE;
         case PROFILE_SETUP: case PROFILE_SESSION: return CAPS_CONTAINER;
         case PROFILE_FETCH: return 0;      /* Brig's own git, as its own user */
         case PROFILE_MAX: break;
@@ -58,7 +58,7 @@ void confine_plan_init(enum sandbox_profile profile, bool helper, uint64_t open_
         *ret_capped = false;
         *ret = (struct confine_plan){
                 .caps = helper ? CONFINE_HELPER_CAPS : confine_profile_caps(profile),
-                .no_new_privs = helper || profile == PROFILE_SCORE || profile == PROFILE_FETCH,
+                .no_new_privs = helper || profile == PROFILE_SCORE || profile == PROFILE_RLM || profile == PROFILE_FETCH,
                 .landlock_fd = helper || profile == PROFILE_FETCH ? landlock_ruleset() : -1,
         };
         /* Where nothing can be gained, ambient capabilities must not carry anything past an execve either. */

@@ -57,6 +57,7 @@ enum sandbox_profile {
         PROFILE_SCORE,     /* no-new-privs, CHOWN DAC_OVERRIDE FOWNER SETUID SETGID KILL at most */
         PROFILE_SETUP,     /* root inside must be able to install packages: a container runtime's set minus MKNOD, NET_RAW */
         PROFILE_SESSION,
+        PROFILE_RLM,       /* as PROFILE_SCORE; turns drop to uid 1000 and keep nothing */
         PROFILE_FETCH,     /* Brig's own git, in the host's network namespace; spawner accepts it with a mirror mount only */
         PROFILE_MAX,
 };
