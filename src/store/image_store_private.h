@@ -99,8 +99,21 @@ struct image_store {
 /* image_store.c */
 void image_store_wake(struct image_store *st);             /* see to it that the loop comes by */
 void image_store_done(struct image_store *st);             /* one of `busy` has ended */
-void image_store_trim(struct image_store *st);
-/* A layer of it cannot be mounted: the image is no more. */
+#define IMAGE_RECORD_MAX (IMAGE_CONFIG_BYTES_MAX * 2)      /* bytes of <digest>.json */
+void image_record_file(const char *digest, char ret[static SHA256_HEX + 8]);       /* its name */
+void image_pin(struct image *img);                         /* keeps its layers from being evicted */
+void image_unpin(struct image *img);
+/* Out of the index, its names too; freed once nobody uses it. The disk does not know yet: image_forget follows. */
+void image_take_out(struct image *img);
+
+/* image_change.c */
+void image_changes_step(struct image_store *st);           /* from the loop: starts the next one, if none is under way */
+/* Says on disk what has left memory: the record of `digest` ("": of none) goes, and names that are no more. `done` may be NULL. */
+void image_forget(struct image_store *st, const char *digest, image_done done, void *user);
+
+/* image_evict.c */
+void image_store_trim(struct image_store *st);             /* down to its size, as far as images can go */
+/* A layer cannot be mounted: images that have it are no more. */
 void image_store_lose(struct image_store *st, struct cached_layer *l);
 
 /* image_chain.c */
