@@ -36,7 +36,7 @@ int makers_open(struct image_store *st, const struct engine_config *cfg, int cre
         const struct puller_config pc = {
                 .registry = { .directory = directory, .allow = (const char *const *)allow, .loopback = settings_listens_on_loopback(cfg),
                               .ca_file = cfg->registry_ca_file, .credentials_fd = credentials_fd },
-                .default_host = cfg->registry_default, .timeout_ms = cfg->image_pull_timeout_s * 1000,
+                .defaults = { .host = cfg->registry_default, .space = strcmp(cfg->registry_namespace, "-") == 0 ? NULL : cfg->registry_namespace }, .timeout_ms = cfg->image_pull_timeout_s * 1000,
         };
         struct builder_config bc = { .directory = directory };
         sandbox_limits_default(&bc.limits);

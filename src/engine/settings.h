@@ -47,7 +47,7 @@ struct engine_config {
         bool in_process;                   /* no setting: nobody serves what the engine keeps, so records have no address of it */
         char **image_roots;                /* NULL = none */
         uint64_t image_pull_timeout_s;
-        char *registry_default, *registry_allow, *registry_credentials, *registry_ca_file;     /* NULL = none */
+        char *registry_default, *registry_namespace, *registry_allow, *registry_credentials, *registry_ca_file;     /* NULL = none */
         uint64_t session_calls_max;        /* exec and finish in flight; 0 = no bound of its own */
         uint64_t session_max_age_s;        /* idle, since the end of the last use */
         uint64_t session_exec_timeout_s;

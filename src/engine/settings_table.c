@@ -1,6 +1,5 @@
 #include "engine/settings_table.h"
 #include "sandbox/idrange.h"
-#include "store/image_ref.h"
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)
@@ -65,7 +64,9 @@ const struct setting settings_table[] = {
         { "image", "pull_timeout", "image-pull-timeout", { "DOCKYARD_SANDBOX_IMAGE_PULL_TIMEOUT" }, SETTING_NUMBER, AT(image_pull_timeout_s), "s", "1800", 1, 604800, NULL, false,
           "How long getting an image may take where the request does not say." },
         { "registry", "default", "registry-default", { NULL }, SETTING_TEXT, AT(registry_default), "", NULL, 0, 0, NULL, false,
-          "Host of the registry that a name of an image without a host means. By default `" IMAGE_REF_DEFAULT_HOST "`." },
+          "`HOST[:PORT]` of the registry that a name of an image without a host means. Without it such a name means an image of the store, and nothing is pulled. The API is asked for at this very host." },
+        { "registry", "namespace", "registry-namespace", { NULL }, SETTING_TEXT, AT(registry_namespace), "", "library", 0, 0, NULL, false,
+          "What stands before a name of one part at `registry.default`: `debian` means `library/debian` there. `-`: nothing does. A name with a host is taken as it is written." },
         { "registry", "allow", "registry-allow", { NULL }, SETTING_TEXT, AT(registry_allow), "", NULL, 0, 0, NULL, false,
           "Ranges of addresses such as `10.1.0.0/16,fd00::/8`, separated by commas, at most 64, where registries may be although they are private. Registries on loopback may be named when listening on loopback only." },
         { "registry", "credentials", "registry-credentials", { NULL }, SETTING_TEXT, AT(registry_credentials), "", NULL, 0, 0, NULL, false,

@@ -7,8 +7,6 @@
 #include "base/redact.h"
 #include "registry/challenge.h"
 
-#define DEFAULT_API_HOST "registry-1.docker.io"    /* where the API of IMAGE_REF_DEFAULT_HOST is */
-
 struct access {
         struct fetcher *fetcher;
         struct address base;
@@ -26,7 +24,7 @@ struct access {
 
 static int set_base(struct access *a, const char *scheme, struct error *e) {
         char url[1024];
-        snprintf(url, sizeof url, "%s://%s/v2/%s/", scheme, strcmp(a->host, IMAGE_REF_DEFAULT_HOST) == 0 ? DEFAULT_API_HOST : a->host, a->path);
+        snprintf(url, sizeof url, "%s://%s/v2/%s/", scheme, a->host, a->path);
         return address_resolve(NULL, url, a->loopback, &a->base, e);
 }
 

@@ -11,7 +11,7 @@
 struct puller {
         struct image_store *store;
         struct registry *registry;
-        char *default_host;
+        char *default_host, *default_space;
         uint64_t timeout_ms;
         struct map jobs;
         size_t n_pulls;
@@ -328,7 +328,7 @@ static int start(struct puller *p, const struct pull_request *req, struct pull *
         struct job *j = NULL;
         if (p->n_pulls >= PULLS_MAX)
                 return error_say(e, -EAGAIN, "%u pulls are waited for", PULLS_MAX);
-        int r = image_ref_parse(req->name, p->default_host, &ref, e);
+        int r = image_ref_parse(req->name, &(struct image_ref_default){ .host = p->default_host, .space = p->default_space }, &ref, e);
         r = r ? r : image_name_normalize(req->name, name, e);
         if (r == 0 && (r = job_id(&ref, name, req, id)) < 0)
                 error_set(e, r, "pull");
@@ -382,6 +382,13 @@ static void store_cancel(void *ctx, void *job) { pull_cancel(job); }
 
 struct image_puller puller_hook(struct puller *p) { return (struct image_puller){ .pull = store_pull, .cancel = store_cancel, .ctx = p }; }
 
+static void puller_free(struct puller *p) {
+        map_release(&p->jobs);
+        free(p->default_host);
+        free(p->default_space);
+        free(p);
+}
+
 int puller_new(struct image_store *st, const struct puller_config *cfg, struct puller **ret, struct error *e) {
         struct puller *p = calloc(1, sizeof *p);
         int r = p ? map_init(&p->jobs, job_key) : -ENOMEM;
@@ -391,12 +398,13 @@ int puller_new(struct image_store *st, const struct puller_config *cfg, struct p
         }
         p->store = st;
         p->timeout_ms = cfg->timeout_ms;
-        p->default_host = cfg->default_host ? strdup(cfg->default_host) : NULL;
-        r = cfg->default_host && !p->default_host ? error_set(e, -ENOMEM, "pulls") : registry_new(image_store_loop(st), &cfg->registry, &p->registry, e);
+        r = image_ref_default_check(&cfg->defaults, e);
+        if (r == 0 && (!(p->default_host = strdup(cfg->defaults.host ? cfg->defaults.host : "")) ||
+                       !(p->default_space = strdup(cfg->defaults.space ? cfg->defaults.space : ""))))
+                r = error_set(e, -ENOMEM, "pulls");
+        r = r ? r : registry_new(image_store_loop(st), &cfg->registry, &p->registry, e);
         if (r < 0) {
-                map_release(&p->jobs);
-                free(p->default_host);
-                free(p);
+                puller_free(p);
                 return r;
         }
         *ret = p;
@@ -407,9 +415,7 @@ struct closing { struct puller *p; void (*done)(void *user); void *user; };
 
 static void registry_closed(void *user) {
         struct closing *c = user;
-        map_release(&c->p->jobs);
-        free(c->p->default_host);
-        free(c->p);
+        puller_free(c->p);
         c->done(c->user);
         free(c);
 }

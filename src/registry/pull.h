@@ -16,7 +16,7 @@ struct pull;                               /* what one caller waits for */
 
 struct puller_config {
         struct registry_config registry;
-        const char *default_host;          /* of names without a host; NULL: IMAGE_REF_DEFAULT_HOST */
+        struct image_ref_default defaults; /* of names without a host */
         uint64_t timeout_ms;               /* where the request does not say */
 };
 int puller_new(struct image_store *st, const struct puller_config *cfg, struct puller **ret, struct error *e);

@@ -184,6 +184,8 @@ static void pull(struct image_acquisition *a) {
         int r = p->pull(p->ctx, a->ref, timeout, on_progress, pulled, a, &a->pull, &e);
         if (r < 0) {
                 a->pulling = false;
+                if (r == -EINVAL)
+                        error_prefix(&e, "there is no image '%.100s' here", a->ref);
                 fail(a, r == -EINVAL ? IMAGE_NOT_FOUND : image_failure_of(r), &e);
         }
 }

@@ -157,22 +157,23 @@ static int take_digest(const char **text, size_t *n, struct image_ref *ref, stru
         return 0;
 }
 
-static int take_host(const char **text, size_t *n, const char *default_host, struct image_ref *ref, struct error *e) {
+static int take_host(const char **text, size_t *n, const char *default_host, struct image_ref *ref, bool *ret_short, struct error *e) {
         const char *slash = memchr(*text, '/', *n);
         size_t len = slash ? (size_t)(slash - *text) : 0;
-        const char *host = default_host;
-        size_t host_len = strlen(default_host);
-        if (slash && host_given(*text, len)) {
-                host = *text;
-                host_len = len;
+        bool given = slash && host_given(*text, len);
+        const char *host = given ? *text : default_host;
+        size_t host_len = given ? len : host ? strlen(host) : 0;
+        if (given) {
                 *text += len + 1;
                 *n -= len + 1;
-        }
+        } else if (host_len == 0)
+                return refuse(e, "the name has no registry (HOST/PATH), and the setting registry.default names none");
         if (!image_host_ok(host, host_len))
                 return refuse(e, "not the host name of a registry");
         for (size_t i = 0; i < host_len; i++)
                 ref->host[i] = (char)tolower((unsigned char)host[i]);
         ref->loopback = image_host_is_loopback(ref->host);
+        *ret_short = !given;
         return 0;
 }
 
@@ -191,27 +192,35 @@ static int take_tag(const char *text, size_t *n, struct image_ref *ref, struct e
         return 0;
 }
 
-int image_ref_parse(const char *text, const char *default_host, struct image_ref *ret, struct error *e) {
+int image_ref_parse(const char *text, const struct image_ref_default *d, struct image_ref *ret, struct error *e) {
         struct image_ref ref = { 0 };
         size_t n = text ? strlen(text) : 0;
-        if (!default_host || !default_host[0])
-                default_host = IMAGE_REF_DEFAULT_HOST;
+        bool is_short = false;
         if (n == 0)
                 return refuse(e, "empty");
         if (n > IMAGE_REF_MAX)
                 return refuse(e, "longer than 1024 bytes");
         int r = take_digest(&text, &n, &ref, e);
-        r = r ? r : take_host(&text, &n, default_host, &ref, e);
+        r = r ? r : take_host(&text, &n, d ? d->host : NULL, &ref, &is_short, e);
         r = r ? r : take_tag(text, &n, &ref, e);
         if (r < 0)
                 return r;
-        bool official = strcmp(ref.host, IMAGE_REF_DEFAULT_HOST) == 0 && !memchr(text, '/', n);
-        if (n + (official ? strlen("library/") : 0) > IMAGE_REF_PATH_MAX)
+        const char *space = is_short && d->space && !memchr(text, '/', n) ? d->space : "", *between = *space ? "/" : "";
+        if (n + strlen(space) + strlen(between) > IMAGE_REF_PATH_MAX)
                 return refuse(e, "the path is longer than 255 bytes");
         if (!path_ok(text, n))
                 return refuse(e, "not the path of an image: lower-case letters, digits and single separators");
-        snprintf(ref.path, sizeof ref.path, "%s%.*s", official ? "library/" : "", (int)n, text);
+        snprintf(ref.path, sizeof ref.path, "%s%s%.*s", space, between, (int)n, text);
         *ret = ref;
+        return 0;
+}
+
+int image_ref_default_check(const struct image_ref_default *d, struct error *e) {
+        size_t host = d->host ? strlen(d->host) : 0, space = d->space ? strlen(d->space) : 0;
+        if (host > 0 && !image_host_ok(d->host, host))
+                return error_say(e, -EINVAL, "registry.default: not the host name of a registry");
+        if (space > 0 && (space >= IMAGE_REF_PATH_MAX || !path_ok(d->space, space)))
+                return error_say(e, -EINVAL, "registry.namespace: not the beginning of an image's path");
         return 0;
 }
 
