@@ -14,6 +14,7 @@ static const struct v1_param list_query[] = {
 static const struct v1_param output_query[] = {
         { "stream", "string", "`stdout` (default) or `stderr`" }, { "offset", "integer", "first byte; negative: from the end" },
         { "limit", "integer", "bytes of one answer" }, { "encoding", "string", "`base64` for bytes as they are" },
+        { "follow", "boolean", "answers with server-sent events: what there is from `offset` on, what comes, and at last `exit`; of both streams unless `stream` names one" },
 };
 static const struct v1_param import_query[] = {
         { "name", "string", "what the image is called; without it, the names that the archive gives" }, { "select", "string", "of an archive with several images: the one with this name in it" },

@@ -118,12 +118,10 @@ void v1_get_command(struct http_request *r, void *user) {
 
 /* ---- output ------------------------------------------------------------------------------------------------------------------------- */
 
-struct piece { int stream; int64_t offset; uint64_t limit; bool base64; };
-
-static bool parse_piece(struct http_request *r, struct piece *ret) {
+bool v1_parse_piece(struct http_request *r, struct v1_piece *ret) {
         const char *stream = http_query(r, "stream"), *offset = http_query(r, "offset"), *encoding = http_query(r, "encoding");
         char *end = NULL;
-        *ret = (struct piece){ .stream = stream && strcmp(stream, "stderr") == 0 ? 2 : 1, .base64 = encoding && strcmp(encoding, "base64") == 0 };
+        *ret = (struct v1_piece){ .every = !stream, .stream = stream && strcmp(stream, "stderr") == 0 ? 2 : 1, .base64 = encoding && strcmp(encoding, "base64") == 0 };
         if (!v1_query_uint(r, "limit", OUTPUT_PIECE_DEFAULT, OUTPUT_PIECE_MAX, &ret->limit))
                 return false;
         errno = 0;
@@ -138,7 +136,7 @@ static bool parse_piece(struct http_request *r, struct piece *ret) {
         return !wrong;
 }
 
-static int read_piece(int fd, const struct piece *p, struct buf *ret, uint64_t *ret_offset, uint64_t *ret_size) {
+static int read_piece(int fd, const struct v1_piece *p, struct buf *ret, uint64_t *ret_offset, uint64_t *ret_size) {
         struct stat st;
         if (fstat(fd, &st) < 0)
                 return -errno;
@@ -159,8 +157,14 @@ static int read_piece(int fd, const struct piece *p, struct buf *ret, uint64_t *
 void v1_get_output(struct http_request *r, void *user) {
         struct process *p = find(r, user);
         struct process_view v;
-        struct piece piece;
-        if (!p || !parse_piece(r, &piece))
+        struct v1_piece piece;
+        if (!p)
+                return;
+        if (v1_query_true(r, "follow")) {
+                v1_follow_output(r, p);
+                return;
+        }
+        if (!v1_parse_piece(r, &piece))
                 return;
         process_view(p, &v);           /* before the file: what has ended when it is asked has written all */
         _cleanup_close_ int fd = process_log(p, piece.stream);
@@ -242,7 +246,7 @@ static void written(int x, void *user) {
 
 void v1_post_stdin(struct http_request *r, void *user) {
         struct process *p = find(r, user);
-        const char *bytes, *close = http_query(r, "close");
+        const char *bytes;
         struct process_view v;
         size_t n;
         if (!p)
@@ -256,7 +260,7 @@ void v1_post_stdin(struct http_request *r, void *user) {
         process_view(p, &v);
         *wr = (struct writing){ .r = r, .id = v.id, .n = n };
         http_on_close(r, writing_closed, wr);
-        int x = process_write(p, bytes, n, close && strcmp(close, "0") != 0 && strcmp(close, "false") != 0, written, wr);
+        int x = process_write(p, bytes, n, v1_query_true(r, "close"), written, wr);
         if (x < 0)
                 written(x, wr);
 }

@@ -37,6 +37,8 @@ struct sessions *v1_sessions(struct http_request *r, void *user);
 bool v1_body(struct http_request *r, bool may_be_empty, struct json *ret);
 /* An unsigned number of the query, cut to `max`; `absent` where it is not there. False: 400 is answered. */
 bool v1_query_uint(struct http_request *r, const char *key, uint64_t absent, uint64_t max, uint64_t *ret);
+/* A switch of the query: there, and neither "0" nor "false". */
+bool v1_query_true(struct http_request *r, const char *key);
 /* The live session that the path names, and the number at `name` in it, 0 where that is none. False: 404 or another state is answered. */
 bool v1_part(struct http_request *r, void *user, const char *name, struct sessions **ret_ss, const char **ret_id, unsigned *ret_number);
 void v1_put_time(struct json_writer *w, const char *key, int64_t ms);          /* null for 0 */
@@ -97,7 +99,18 @@ void v1_put_archive(struct http_request *r, void *user);
 struct v1_body v1_network_body(void);
 void v1_get_network(struct http_request *r, void *user);
 void v1_put_network(struct http_request *r, void *user);
+/* v1_follow.c */
+struct process;
+struct v1_piece { int stream /* 1, 2 */; bool every /* the query names none */; int64_t offset; uint64_t limit; bool base64; };
+/* Which piece of a command's output the query asks for. False: 400 is answered. */
+bool v1_parse_piece(struct http_request *r, struct v1_piece *ret);
+void v1_follow_output(struct http_request *r, struct process *p);
 /* v1_stream.c */
+#define V1_EVENT_OUTPUT (32u * 1024)   /* bytes of output of one event */
+/* How much of p[0..n) does not end within a character that may still be completed. */
+size_t v1_whole_characters(const char *p, size_t n);
+/* One event `stdout` (stream 1) or `stderr` (2); as http_events_send(). */
+int v1_send_output(struct http_request *r, int stream, const char *id, const char *p, size_t n, bool base64);
 struct process_spec;
 int v1_stream_exec(struct sessions *ss, struct http_request *r, const char *id, struct process_spec *spec, bool base64, struct error *e);
 /* v1_exec.c */

@@ -120,6 +120,11 @@ bool v1_query_uint(struct http_request *r, const char *key, uint64_t absent, uin
         return true;
 }
 
+bool v1_query_true(struct http_request *r, const char *key) {
+        const char *s = http_query(r, key);
+        return s && strcmp(s, "0") != 0 && strcmp(s, "false") != 0;
+}
+
 bool v1_part(struct http_request *r, void *user, const char *name, struct sessions **ret_ss, const char **ret_id, unsigned *ret_number) {
         struct sessions *ss = v1_sessions(r, user);
         const char *id = http_param(r, "id"), *text = http_param(r, name);

@@ -10,14 +10,13 @@
 #include "api/v1_internal.h"
 #include "http/events.h"
 
-#define PIECE (32u * 1024)             /* bytes of output of one event */
+#define PIECE V1_EVENT_OUTPUT
 #define PENDING_MAX (1024u * 1024)     /* of each stream, not taken by the client yet: what pipes hold when a program ends */
 #define EVENT_MAX (8u * PIECE)
 
 static const char *const names[] = { NULL, "stdout", "stderr" };
 
-/* How much of p[0..n) does not end within a character that may still be completed. */
-static size_t whole_characters(const char *p, size_t n) {
+size_t v1_whole_characters(const char *p, size_t n) {
         for (size_t back = 1; back <= 3 && back <= n; back++) {
                 unsigned char c = (unsigned char)p[n - back];
                 if (c < 0x80)
@@ -28,7 +27,7 @@ static size_t whole_characters(const char *p, size_t n) {
         return n;
 }
 
-static int send_piece(struct http_request *r, int stream, const char *id, const char *p, size_t n, bool base64) {
+int v1_send_output(struct http_request *r, int stream, const char *id, const char *p, size_t n, bool base64) {
         _cleanup_buf_ struct buf b = BUF_INIT(EVENT_MAX);
         struct json_writer w = JSON_WRITER(&b);
         json_begin_object(&w);
@@ -78,10 +77,10 @@ static bool flush_one(struct exec_stream *s, int stream) {
         while (s->r && b->len > 0) {
                 size_t n = MIN2(b->len, (size_t)PIECE);
                 if (!s->base64 && (s->p || n < b->len))
-                        n = whole_characters(b->data, n);
+                        n = v1_whole_characters(b->data, n);
                 if (n == 0)
                         return true;   /* the rest of a character is to come */
-                int x = send_piece(s->r, stream, NULL, b->data, n, s->base64);
+                int x = v1_send_output(s->r, stream, NULL, b->data, n, s->base64);
                 if (x < 0)
                         return false;
                 buf_consume(b, n);

@@ -75,9 +75,10 @@ const struct command cmd_ps = {
 
 /* ---- logs ---------------------------------------------------------------------------------------------------------------- */
 
-struct logs_options { struct remote_options remote; char *tail; bool errors; };
+struct logs_options { struct remote_options remote; char *tail; bool errors, follow; };
 #define LOGS(member) offsetof(struct logs_options, member)
 static const struct option_row logs_rows[] = {
+        { "-f", NULL, OPTION_SWITCH, LOGS(follow), 0, COMPLETE_NONE, "then what it writes, until it ends" },
         { "--stderr", NULL, OPTION_SWITCH, LOGS(errors), 0, COMPLETE_NONE, "standard error; without: standard output" },
         { "--tail", "BYTES", OPTION_TEXT, LOGS(tail), 0, COMPLETE_NONE, "only the last bytes" },
 };
@@ -113,6 +114,30 @@ static int logs_piece(struct client *c, const struct logs_options *o, char **arg
         return 0;
 }
 
+struct following { bool json, ended; struct error *e; };
+
+static int on_followed(const char *event, const struct json *data, void *user) {
+        struct following *f = user;
+        if (strcmp(event, "exit") == 0)
+                f->ended = true;
+        else if (strcmp(event, "stdout") != 0 && strcmp(event, "stderr") != 0)
+                return 0;              /* of a newer daemon */
+        if (f->json)
+                (void)print_json(data);
+        else if (!f->ended)
+                return put_piece(data, f->e);
+        return f->ended;
+}
+
+static int logs_follow(struct client *c, const struct logs_options *o, char **arguments, int64_t offset, struct error *e) {
+        struct following f = { .json = o->remote.json, .e = e };
+        char path[REMOTE_PATH_MAX], query[200];
+        snprintf(query, sizeof query, "/output?follow=true&stream=%s&encoding=base64&offset=%lld", o->errors ? "stderr" : "stdout", (long long)offset);
+        int r = command_path(arguments[0], arguments[1], query, path, e);
+        r = r ? r : remote_stream(c, &(struct remote_events){ .method = "GET", .path = path, .each = on_followed, .user = &f }, e);
+        return r == 0 && !f.ended ? error_say(e, -EIO, "the daemon broke off") : r;
+}
+
 static int logs(struct client *c, void *target, char **arguments, int n, int *status, struct error *e) {
         const struct logs_options *o = target;
         char *end;
@@ -121,9 +146,13 @@ static int logs(struct client *c, void *target, char **arguments, int n, int *st
                 at = -strtoll(o->tail, &end, 10);
                 if (end == o->tail || *end || at > 0)
                         return error_say(e, -EINVAL, "--tail wants a number of bytes, not '%.100s'", o->tail);
-                if (at == 0)
+                if (at == 0 && !o->follow)
                         return 0;
+                if (at == 0)
+                        at = INT64_MAX;        /* the end, wherever it is */
         }
+        if (o->follow)
+                return logs_follow(c, o, arguments, at, e);
         int r = 0;
         do
                 r = logs_piece(c, o, arguments, at, &at, e);
@@ -138,7 +167,7 @@ static int run_logs(const struct command *c, int argc, char **argv) {
 
 const struct command cmd_logs = {
         .name = "logs", .synopsis = "SESSION COMMAND [OPTION...]", .doc = "print what a background command has written",
-        .text = "COMMAND is its id, as brig exec -d printed it and brig ps shows it. With -o json an object for each piece.",
+        .text = "COMMAND is its id, as brig exec -d printed it and brig ps shows it. With -o json an object for each piece, and with -f one more for its end.",
         .status = "0, 2 our fault, 64 usage, 130 interrupted",
         .options = logs_rows, .n_options = ARRAY_SIZE(logs_rows), REMOTE_COMMON, .argument = COMPLETE_SESSION, .run = run_logs,
 };

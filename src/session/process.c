@@ -59,20 +59,14 @@ static void on_notice_closed(uv_handle_t *h) { dispose(h->data); }
 
 /* Out of its session already. */
 void process_dispose(struct process *p) {
+        process_lose_followers(p);
         if (p->notice_made)
                 uv_close((uv_handle_t *)&p->notice, on_notice_closed);
         else
                 dispose(p);
 }
 
-/* ---- notices of output ----------------------------------------------------------------------------------------------------------- */
-
-static void on_notice(uv_idle_t *h) {
-        struct process *p = h->data;
-        uv_idle_stop(h);
-        if (p->more)
-                p->more(p->more_user);
-}
+/* ---- output ---------------------------------------------------------------------------------------------------------------------- */
 
 static void on_output(struct sandbox_exec *x, int stream, const void *bytes, size_t n, void *user) {
         struct process *p = user;
@@ -90,23 +84,6 @@ void process_hold(struct process *p, bool hold) {
         if (p->exec)
                 exec_hold(p->exec, hold);
 }
-
-void process_notify(struct process *p) {
-        if (p->more && !uv_is_active((uv_handle_t *)&p->notice))
-                uv_idle_start(&p->notice, on_notice);
-}
-
-void process_on_output(struct process *p, void (*more)(void *user), void *user) {
-        p->more = more;
-        p->more_user = user;
-        if (!more || p->notice_made)
-                return;
-        uv_idle_init(p->ss->cfg.loop, &p->notice);
-        p->notice.data = p;
-        p->notice_made = true;
-}
-
-const struct output_capture *process_output(const struct process *p, int stream) { return stream == 2 && !p->merge ? &p->err : &p->out; }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------------------------- */
 
@@ -355,7 +332,6 @@ int process_kill(struct process *p) { return p->exec ? exec_kill(p->exec) : -ESR
 void process_abandon(struct process *p, bool kill) {
         p->done = NULL;
         p->bytes = NULL;
-        p->more = NULL;
         if (!kill)
                 return;
         if (p->exec)

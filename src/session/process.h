@@ -16,6 +16,7 @@
 #define PROCESS_STDIN_MAX (16u << 20)      /* bytes given at once; what is written to a background command has no bound */
 #define PROCESS_OUTPUT_MAX (64u << 20)     /* bytes of a stream kept in memory */
 #define PROCESS_LOG_MAX (64ull << 20)      /* bytes of a background command's stream on disk; beyond it the command is killed */
+#define PROCESS_FOLLOWERS_MAX 32           /* of one background command */
 #define PROCESS_TIMEOUT_MAX_S (7 * 86400)
 #define PROCESS_TIMEOUT_EXIT 124
 
@@ -58,9 +59,6 @@ int process_start(struct sessions *ss, const char *session, const struct process
 void process_abandon(struct process *p, bool kill);
 int process_signal(struct process *p, int sig);            /* to its main process; -ESRCH when it has ended */
 int process_kill(struct process *p);                       /* SIGKILL to it and what it started */
-/* What its output says so far, and a notice when there is more: for streams. `more` runs at most once a turn of the loop. */
-const struct output_capture *process_output(const struct process *p, int stream /* 1, 2 */);
-void process_on_output(struct process *p, void (*more)(void *user), void *user);
 /* Every byte as it comes, beside the captures; never after `done`. Set before the loop runs again. */
 void process_on_bytes(struct process *p, void (*bytes)(int stream, const char *p, size_t n, void *user), void *user);
 void process_hold(struct process *p, bool hold);           /* the program waits with its output: see exec_hold() */
@@ -71,15 +69,27 @@ struct process_view {
         unsigned id;
         enum process_state state;
         const char *text;                  /* the command, or its words joined; cut at 1 KiB */
-        int exit_code; bool timed_out, output_limit, oom;     /* EXITED */
+        int exit_code; bool timed_out, output_limit, oom, session_ended;      /* EXITED */
+        bool merged;                       /* standard error is in standard output's log */
         int64_t started_ms, ended_ms;      /* wall */
         uint64_t out_bytes, err_bytes;     /* seen */
 };
 struct process *process_find(struct sessions *ss, const char *session, unsigned id);   /* NULL: no such session or command */
 void process_view(const struct process *p, struct process_view *ret);
 int processes_list(struct sessions *ss, const char *session, int (*each)(const struct process_view *v, void *user), void *user);
-/* A stream's whole log, opened for reading; it may still grow. */
+/* A stream's whole log, opened for reading; it may still grow. What has EXITED has written all of it. */
 int process_log(struct process *p, int stream);
+
+/* Whoever wants to hear that there is more in the logs, or that the command has ended. It keeps neither the command nor its session. Lies in
+ * the follower's own object. */
+struct process_follower {
+        void (*more)(struct process_follower *f);      /* at most once a turn of the loop */
+        void (*gone)(struct process_follower *f, const struct process_view *end);      /* it has ended and is forgotten: logs that are open stay so */
+        struct process *process;                       /* NULL: follows nothing */
+        struct process_follower *next, **at;
+};
+int process_follow(struct process *p, struct process_follower *f);     /* -EUSERS: PROCESS_FOLLOWERS_MAX */
+void process_unfollow(struct process_follower *f);                     /* fine on one that follows nothing */
 /* Queues bytes for its standard input; `done(r)` when the pipe has taken them all (r = -EPIPE: it does not read any more). */
 int process_write(struct process *p, const void *bytes, size_t n, bool close_after, void (*done)(int r, void *user), void *user);
 /* Kills it if it runs, and forgets it and its logs. */

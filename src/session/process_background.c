@@ -49,7 +49,7 @@ struct process *process_find(struct sessions *ss, const char *session, unsigned 
 void process_view(const struct process *p, struct process_view *ret) {
         *ret = (struct process_view){
                 .id = p->id, .state = p->state, .text = p->text, .exit_code = p->end.exit_code, .timed_out = p->end.timed_out,
-                .output_limit = p->end.output_limit, .oom = p->end.oom, .started_ms = p->started_ms, .ended_ms = p->ended_ms,
+                .output_limit = p->end.output_limit, .oom = p->end.oom, .session_ended = p->end.session_ended, .merged = p->merge, .started_ms = p->started_ms, .ended_ms = p->ended_ms,
                 .out_bytes = p->out.total, .err_bytes = p->err.total,
         };
 }
@@ -105,6 +105,68 @@ int process_open_logs(struct process *p) {
 
 int process_log(struct process *p, int stream) { return log_fd(p, p->merge ? 1 : stream, O_RDONLY); }
 
+/* ---- followers -------------------------------------------------------------------------------------------------------------------- */
+
+static void on_notice(uv_idle_t *h) {
+        struct process *p = h->data;
+        uv_idle_stop(h);
+        p->to_tell = p->followers;
+        while (p->to_tell) {                   /* each may unfollow, itself or another */
+                struct process_follower *f = p->to_tell;
+                p->to_tell = f->next;
+                f->more(f);
+        }
+}
+
+void process_notify(struct process *p) {
+        if (p->followers && !uv_is_active((uv_handle_t *)&p->notice))
+                uv_idle_start(&p->notice, on_notice);
+}
+
+int process_follow(struct process *p, struct process_follower *f) {
+        if (p->n_followers >= PROCESS_FOLLOWERS_MAX)
+                return -EUSERS;
+        if (!p->notice_made) {
+                uv_idle_init(p->ss->cfg.loop, &p->notice);
+                p->notice.data = p;
+                p->notice_made = true;
+        }
+        f->process = p;
+        f->next = p->followers;
+        f->at = &p->followers;
+        if (f->next)
+                f->next->at = &f->next;
+        p->followers = f;
+        p->n_followers++;
+        return 0;
+}
+
+void process_unfollow(struct process_follower *f) {
+        struct process *p = f->process;
+        if (!p)
+                return;
+        if (p->to_tell == f)
+                p->to_tell = f->next;
+        *f->at = f->next;
+        if (f->next)
+                f->next->at = f->at;
+        f->process = NULL;
+        p->n_followers--;
+}
+
+void process_lose_followers(struct process *p) {
+        struct process_view end;
+        process_view(p, &end);
+        end.state = PROCESS_EXITED;
+        while (p->followers) {
+                struct process_follower *f = p->followers;
+                process_unfollow(f);
+                f->gone(f, &end);
+        }
+}
+
+/* ---- forgetting ------------------------------------------------------------------------------------------------------------------- */
+
 void process_forget(struct process *p) {
         if (p->forgotten)
                 return;
@@ -115,7 +177,6 @@ void process_forget(struct process *p) {
                 return;
         }
         p->forgotten = true;                   /* it goes when it has ended */
-        p->more = NULL;
         remove_logs(p);
         process_kill(p);
 }

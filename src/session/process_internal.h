@@ -25,9 +25,9 @@ struct process {
         void *user;
         void (*bytes)(int stream, const char *p, size_t n, void *user);
         void *bytes_user;
-        void (*more)(void *user);
-        void *more_user;
-        uv_idle_t notice;
+        struct process_follower *followers, *to_tell;      /* to_tell: the next one, while all are told */
+        size_t n_followers;
+        uv_idle_t notice;                  /* of its followers */
         struct process_input *input;       /* what its standard input has not taken yet */
         struct process_end end;            /* EXITED */
         enum process_state state;
@@ -42,5 +42,6 @@ void process_dispose(struct process *p);
 int process_open_logs(struct process *p);
 int process_take_place(struct process *p, const struct process_spec *spec, struct error *e);   /* an id, and room for one more */
 void process_notify(struct process *p);            /* there is more output, or an end */
+void process_lose_followers(struct process *p);    /* it has ended and goes */
 void process_input_go_on(struct sandbox_exec *x, void *process);
 void process_input_end(struct process *p, int r);  /* whoever writes hears r */
