@@ -355,7 +355,7 @@ static const struct field v1_exec_fields[] = {
         { .name = "cwd", .kind = FIELD_STRING, AT(cwd), .max = SESSION_PATH_MAX, .def = "the session's", .doc = "working directory" },
         { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_exec_user, .type = "integer, or `UID:GID`", .def = "the session's", .doc = "who runs it" },
         { .name = "stdin", .kind = FIELD_CUSTOM, .parse = parse_input, .type = "string, or `{\"b64\"}`", .def = "empty", .doc = "standard input as a whole" },
-        { .name = "keep_input", .kind = FIELD_BOOL, AT(keep_input), .def = "false", .doc = "in the background: standard input stays open for more" },
+        { .name = "keep_input", .kind = FIELD_BOOL, AT(keep_input), .def = "false", .doc = "in the background, or with `stream`: standard input stays open for more" },
         { .name = "merge_stderr", .kind = FIELD_BOOL, AT(merge), .def = "false", .doc = "standard error goes where standard output goes" },
         { .name = "timeout_s", .kind = FIELD_NUMBER, AT(timeout_ms), .given_at = offsetof(struct exec_body, timeout_given), .min = 0, .max = PROCESS_TIMEOUT_MAX_S, .scale = 1000, .def = "60; in the background none", .doc = "from the start of the process; 0 = none" },
         { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, .type = "integer", .def = "65536", .doc = "bytes of each stream in the answer; 0 or less: the operator's" },

@@ -244,10 +244,24 @@ static void written(int x, void *user) {
         free(wr);
 }
 
+/* A background command, or one whose output somebody reads as it comes. */
+static struct process *find_input(struct http_request *r, void *user, unsigned *ret_id) {
+        struct sessions *ss;
+        const char *id;
+        if (!v1_part(r, user, "cid", &ss, &id, ret_id))
+                return NULL;
+        struct process *p = process_find(ss, id, *ret_id);
+        if (!p)
+                p = process_with_input(ss, id, *ret_id);
+        if (!p)
+                v1_fault(r, -ENOENT, NULL, "command");
+        return p;
+}
+
 void v1_post_stdin(struct http_request *r, void *user) {
-        struct process *p = find(r, user);
+        unsigned id;
+        struct process *p = find_input(r, user, &id);
         const char *bytes;
-        struct process_view v;
         size_t n;
         if (!p)
                 return;
@@ -257,8 +271,7 @@ void v1_post_stdin(struct http_request *r, void *user) {
                 free(wr);
                 return;
         }
-        process_view(p, &v);
-        *wr = (struct writing){ .r = r, .id = v.id, .n = n };
+        *wr = (struct writing){ .r = r, .id = id, .n = n };
         http_on_close(r, writing_closed, wr);
         int x = process_write(p, bytes, n, v1_query_true(r, "close"), written, wr);
         if (x < 0)

@@ -52,6 +52,10 @@ static int start(struct sessions *ss, struct http_request *r, const char *id, co
         struct process_spec spec;
         struct call *c = calloc(1, sizeof *c);
         int x = c ? v1_exec_decode(ss, object, &body, e) : error_set(e, -ENOMEM, "decode the request");
+        if (x == 0 && body.keep_input && !body.stream) {
+                exec_body_release(&body);
+                x = error_say(e, -EINVAL, "Invalid value for 'keep_input': it goes with 'stream'");
+        }
         if (x == 0 && body.stream) {
                 free(c);
                 exec_body_spec(&body, &spec);

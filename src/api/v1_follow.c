@@ -153,7 +153,7 @@ void v1_follow_output(struct http_request *r, struct process *p) {
                 v1_fault(r, -ENOMEM, NULL, NULL);
                 return;
         }
-        *f = (struct follow){ .r = r, .log = { -1, -1, -1 }, .base64 = piece.base64 };
+        *f = (struct follow){ .follower = { .more = more, .gone = gone }, .r = r, .log = { -1, -1, -1 }, .base64 = piece.base64 };
         process_view(p, &v);
         int x = 0;
         for (int s = 1; s <= 2 && x == 0; s++)

@@ -3,6 +3,8 @@
  *     event: stdout                       event: exit
  *     data: {"data":"..."}                data: {"exit_code":0,...}
  *
+ * Where the input is kept open, the first event is `started`, whose `id` takes it at .../commands/{id}/stdin.
+ *
  * A client that reads slowly makes the program wait, and costs no memory; one that goes away takes its command with it. Text is
  * UTF-8 with replacement characters, and no character is cut between two events. */
 #include <string.h>
@@ -142,6 +144,13 @@ static void done(const struct process_end *end, void *user) {
         }
 }
 
+/* Under which number its input is written. Nothing is unsent yet: it is taken. */
+static void send_started(struct http_request *r, const struct process *p) {
+        char text[32];
+        if (process_input_id(p) > 0)
+                (void)http_events_send(r, "started", NULL, text, (size_t)snprintf(text, sizeof text, "{\"id\":%u}", process_input_id(p)));
+}
+
 int v1_stream_exec(struct sessions *ss, struct http_request *r, const char *id, struct process_spec *spec, bool base64, struct error *e) {
         struct exec_stream *s = calloc(1, sizeof *s);
         if (!s)
@@ -161,6 +170,8 @@ int v1_stream_exec(struct sessions *ss, struct http_request *r, const char *id, 
         http_on_drain(r, drained, s);
         s->inside = true;
         http_events_start(r);
+        if (s->r)
+                send_started(r, s->p);
         s->inside = false;
         if (!s->r)
                 free_stream(s);

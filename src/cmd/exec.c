@@ -4,11 +4,11 @@
 #include "base/base64.h"
 #include "base/fs.h"
 #include "base/strv.h"
-#include "cmd/remote.h"
+#include "cmd/exec_input.h"
 #include "cmd/verbs.h"
 
 #define EXEC_FAILED 125                /* it was not run, or what became of it is not known: as other programs that run programs have it */
-#define EXEC_INPUT_MAX (16u << 20)     /* bytes of standard input, as the daemon takes them */
+#define EXEC_INPUT_MAX (16u << 20)     /* bytes of standard input that goes with the request: with -d, with -o json */
 #define EXEC_PIECE_MAX (4u << 20)      /* bytes of output of one event */
 
 struct exec_options {
@@ -20,7 +20,7 @@ struct exec_options {
 
 #define AT(member) offsetof(struct exec_options, member)
 static const struct option_row rows[] = {
-        { "-i", NULL, OPTION_SWITCH, AT(input), 0, COMPLETE_NONE, "standard input, as a whole, is the command's" },
+        { "-i", NULL, OPTION_SWITCH, AT(input), 0, COMPLETE_NONE, "standard input is the command's" },
         { "-d", NULL, OPTION_SWITCH, AT(detach), 0, COMPLETE_NONE, "in the background: prints its id, for `brig logs`" },
         { "--shell", NULL, OPTION_SWITCH, AT(shell), 0, COMPLETE_NONE, "one argument, a line for bash -c" },
         { "--login", NULL, OPTION_SWITCH, AT(login), 0, COMPLETE_NONE, "with --shell: bash -lc" },
@@ -66,9 +66,11 @@ static int write_body(const struct exec_options *o, char **argv, struct buf *ret
         if (o->user)
                 json_field_text(&w, "user", o->user);
         r = r ? r : put_number(&w, "timeout_s", o->timeout ? o->timeout : "0", "--timeout", e);
-        if (r == 0 && o->input)
+        bool as_it_comes = !o->detach && !o->remote.json;
+        if (r == 0 && o->input && !as_it_comes)
                 r = put_input(&w, e);
-        if (!o->detach && !o->remote.json) {
+        if (as_it_comes) {
+                json_field_bool(&w, "keep_input", o->input);
                 json_field_bool(&w, "stream", true);
                 json_field_text(&w, "encoding", "base64");
         }
@@ -79,7 +81,7 @@ static int write_body(const struct exec_options *o, char **argv, struct buf *ret
 
 /* ---- as it comes ------------------------------------------------------------------------------------------------------- */
 
-struct stream { int *status; struct error *e; bool ended; };
+struct stream { const struct exec_options *o; const char *session; struct exec_input *input; int *status; struct error *e; bool ended; };
 
 static int output(const struct json *data, int fd, struct error *e) {
         _cleanup_buf_ struct buf text = BUF_INIT(2ull * EXEC_PIECE_MAX), bytes = BUF_INIT(EXEC_PIECE_MAX);
@@ -112,6 +114,8 @@ static int on_event(const char *event, const struct json *data, void *user) {
                 return output(data, STDOUT_FILENO, s->e);
         if (strcmp(event, "stderr") == 0)
                 return output(data, STDERR_FILENO, s->e);
+        if (strcmp(event, "started") == 0 && !s->input)
+                return exec_input_start(s->o->remote.url, s->session, member_number(data, "id", 0), &s->input, s->e);
         if (strcmp(event, "exit") == 0) {
                 s->ended = true;
                 (void)end_status(data, s->status);
@@ -120,9 +124,15 @@ static int on_event(const char *event, const struct json *data, void *user) {
         return 0;                      /* of a newer daemon */
 }
 
-static int stream(struct client *c, const char *path, const struct buf *body, int *status, struct error *e) {
-        struct stream s = { .status = status, .e = e };
+static int stream(struct client *c, const struct exec_options *o, const char *session, const char *path, const struct buf *body, int *status, struct error *e) {
+        struct stream s = { .o = o, .session = session, .status = status, .e = e };
+        struct error why;
         int r = remote_stream(c, &(struct remote_events){ .method = "POST", .path = path, .body = body, .each = on_event, .user = &s }, e);
+        int x = exec_input_end(s.input, &why);
+        if (x < 0 && !s.ended) {
+                *e = why;
+                return -EIO;
+        }
         return r == 0 && !s.ended ? error_say(e, -EIO, "the daemon broke off") : r;
 }
 
@@ -157,7 +167,7 @@ static int exec(struct client *c, void *target, char **arguments, int n, int *st
                 r = write_body(o, argv, &body, e);
         if (r < 0)
                 return r;
-        return o->detach || o->remote.json ? whole(c, o, path, &body, status, e) : stream(c, path, &body, status, e);
+        return o->detach || o->remote.json ? whole(c, o, path, &body, status, e) : stream(c, o, arguments[0], path, &body, status, e);
 }
 
 static int run(const struct command *c, int argc, char **argv) {
@@ -168,7 +178,8 @@ static int run(const struct command *c, int argc, char **argv) {
 const struct command cmd_exec = {
         .name = "exec", .synopsis = "[OPTION...] SESSION [--] COMMAND [ARGUMENT...]", .doc = "run a command in a session",
         .text = "Its output comes as it is written, byte for byte. Interrupting brig kills the command. Options stand before SESSION; what follows it is the command's.\n\n"
-                "With -o json the answer is one object, once the command has ended.",
+                "With -i standard input goes to it as it comes, any bytes and any amount, and its end is the end of the command's. "
+                "With -o json the answer is one object, once the command has ended; then, as with -d, at most 16 MiB of input are read first, and go with the request.",
         .status = "the command's own; 124 timed out, 125 it could not be run by us, 127 there is no such command, 128+N killed by signal N, 130 interrupted",
         .options = rows, .n_options = ARRAY_SIZE(rows), REMOTE_COMMON, .argument = COMPLETE_SESSION, .stops = true, .run = run,
 };

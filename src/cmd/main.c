@@ -1,5 +1,8 @@
 /* The program: picks the verb and hands over. One file per verb (src/cmd/). */
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/command.h"
 
@@ -25,8 +28,16 @@ static int help(int argc, char **argv) {
         return c->run(c, 2, ask);
 }
 
+/* A standard stream that we were started without would be the number of the next descriptor: a socket of ours, say, that is then written to. */
+static void open_streams(void) {
+        for (int fd = 0; fd <= 2; fd++)
+                if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) < 0)
+                        _exit(EXIT_OUR_FAULT);
+}
+
 int main(int argc, char **argv) {
         int words;
+        open_streams();
         if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0)) {
                 printf("brig %s\n", BRIG_VERSION);
                 return 0;

@@ -177,6 +177,8 @@ static int run(struct process *p, struct error *e) {
         p->stdin_fd = fd_close(p->stdin_fd);
         strv_free(p->env);                     /* used up; argv stays for what a failure says */
         p->env = NULL;
+        if (p->input)                          /* it came while the command waited */
+                process_input_go_on(p->exec, p);
         return 0;
 }
 
@@ -266,8 +268,12 @@ static int fill(struct process *p, const struct process_spec *spec) {
                 p->stdin_fd = fs_memfd("input", spec->input, spec->input_len);
                 r = p->stdin_fd < 0 ? p->stdin_fd : 0;
         }
-        p->keep_input = spec->background && spec->keep_input;
-        return r == 0 ? make_captures(p, spec) : r;
+        p->keep_input = spec->keep_input;
+        if (r == 0)
+                r = make_captures(p, spec);
+        if (r == 0 && p->keep_input)
+                p->input_id = p->id > 0 ? p->id : p->session->next_process++;
+        return r;
 }
 
 static int begin(struct process *p, const struct process_spec *spec, struct error *e) {

@@ -38,7 +38,7 @@ struct process_spec {                      /* read during the call */
         const char *input; size_t input_len;   /* standard input; NULL = /dev/null */
         bool background;
         bool passive;                      /* background: does not keep the session from being idle */
-        bool keep_input;                   /* background: standard input stays open for process_write */
+        bool keep_input;                   /* standard input stays open for process_write */
         bool merge;                        /* standard error goes where standard output goes */
 };
 
@@ -57,6 +57,8 @@ int process_start(struct sessions *ss, const char *session, const struct process
                   struct process **ret, struct error *e);
 /* The waiter is gone: `done` will not run; the command goes on to its end or timeout, or is killed now. */
 void process_abandon(struct process *p, bool kill);
+/* The number under which process_with_input finds a command with keep_input: of the same row as those of background commands. 0: it has none. */
+unsigned process_input_id(const struct process *p);
 int process_signal(struct process *p, int sig);            /* to its main process; -ESRCH when it has ended */
 int process_kill(struct process *p);                       /* SIGKILL to it and what it started */
 /* Every byte as it comes, beside the captures; never after `done`. Set before the loop runs again. */
@@ -90,7 +92,10 @@ struct process_follower {
 };
 int process_follow(struct process *p, struct process_follower *f);     /* -EUSERS: PROCESS_FOLLOWERS_MAX */
 void process_unfollow(struct process_follower *f);                     /* fine on one that follows nothing */
-/* Queues bytes for its standard input; `done(r)` when the pipe has taken them all (r = -EPIPE: it does not read any more). */
+/* The command with that number, in the background or not, whose standard input was kept open; NULL. */
+struct process *process_with_input(struct sessions *ss, const char *session, unsigned id);
+/* Queues bytes for its standard input; `done(r)` when the pipe has taken them all (r = -EPIPE: it does not read any more). -ENOTCONN: its
+ * input was not kept open; -EPIPE: it has ended; -EBUSY: bytes wait already. */
 int process_write(struct process *p, const void *bytes, size_t n, bool close_after, void (*done)(int r, void *user), void *user);
 /* Kills it if it runs, and forgets it and its logs. */
 void process_forget(struct process *p);

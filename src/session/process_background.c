@@ -195,6 +195,16 @@ void processes_end_all(struct session *s) {
 
 struct process_input { char *bytes; size_t at, n; bool close_after; void (*done)(int r, void *user); void *user; };
 
+unsigned process_input_id(const struct process *p) { return p->input_id; }
+
+struct process *process_with_input(struct sessions *ss, const char *session, unsigned id) {
+        struct session *s = session_find(ss, session);
+        for (struct process *p = s && id > 0 ? s->processes : NULL; p; p = p->next)
+                if (p->input_id == id)
+                        return p;
+        return NULL;
+}
+
 void process_input_end(struct process *p, int r) {
         struct process_input *in = TAKE_PTR(p->input);
         if (!in)
@@ -227,7 +237,7 @@ void process_input_go_on(struct sandbox_exec *x, void *user) {
 int process_write(struct process *p, const void *bytes, size_t n, bool close_after, void (*done)(int r, void *user), void *user) {
         if (!p->keep_input)
                 return -ENOTCONN;
-        if (!p->exec)
+        if (!p->exec && p->state != PROCESS_WAITING)
                 return -EPIPE;
         if (p->input)
                 return -EBUSY;
@@ -241,6 +251,7 @@ int process_write(struct process *p, const void *bytes, size_t n, bool close_aft
         memcpy(copy, bytes, n);
         *in = (struct process_input){ .bytes = copy, .n = n, .close_after = close_after, .done = done, .user = user };
         p->input = in;
-        process_input_go_on(p->exec, p);
+        if (p->exec)
+                process_input_go_on(p->exec, p);
         return 0;
 }

@@ -32,6 +32,7 @@ struct process {
         struct process_end end;            /* EXITED */
         enum process_state state;
         unsigned id;                       /* background: 1..; else 0 */
+        unsigned input_id;                 /* keep_input: id, or a number of its own */
         bool merge, counted, notice_made, forgotten, keep_input;
 };
 

@@ -1,4 +1,5 @@
 """brig session, exec, ps, logs, kill, top."""
+import hashlib
 import json
 import os
 import signal
@@ -52,6 +53,40 @@ def test_output_and_status_are_the_commands(brig, standing):
 @pytest.mark.parametrize("command, status", [(["sh", "-c", "kill -9 $$"], 137), (["no-such-program"], 127), (["false"], 1)])
 def test_statuses(brig, standing, command, status):
     brig.run("exec", standing, *command, status=status)
+
+
+def test_input_is_the_commands_as_it_comes(brig, standing):
+    process = brig.start("exec", "-i", standing, "cat")
+    for line in b"one\n", b"two\n":
+        process.stdin.write(line)
+        process.stdin.flush()
+        assert process.stdout.readline() == line
+    assert process.communicate(timeout=60) == (b"", b"") and process.returncode == 0
+
+
+def test_input_of_any_bytes_and_size(brig, standing):
+    data = bytes(range(256)) * (40 << 12)          # 40 MiB
+    done = brig.run("exec", "-i", standing, "sha256sum", input=data)
+    assert done.stdout.split()[0].decode() == hashlib.sha256(data).hexdigest()
+
+
+def test_no_input_at_all(brig, standing):
+    assert brig.run("exec", "-i", standing, "wc", "-c", input=b"").stdout.strip() == b"0"
+    done = subprocess.run([BRIG, "exec", "-i", standing, "wc", "-c"], env=brig.env, stdout=subprocess.PIPE, timeout=120, preexec_fn=lambda: os.close(0))
+    assert (done.returncode, done.stdout.strip()) == (0, b"0")
+
+
+def test_a_command_need_not_read_its_input(brig, standing):
+    process = brig.start("exec", "-i", standing, "sh", "-c", "exit 3")       # whose input stays open
+    assert process.wait(timeout=60) == 3
+    assert brig.run("exec", "-i", standing, "head", "-c", "5", input=b"hello" + bytes(8 << 20)).stdout == b"hello"
+
+
+def test_input_that_cannot_be_read_is_our_failure(brig, standing):
+    directory = os.open("/", os.O_RDONLY)
+    done = subprocess.run([BRIG, "exec", "-i", standing, "cat"], env=brig.env, stdin=directory, capture_output=True, timeout=120)
+    os.close(directory)
+    assert done.returncode == 125 and b"read standard input" in done.stderr
 
 
 def test_bytes_come_as_they_are(brig, standing):
@@ -133,6 +168,22 @@ def test_background_commands_are_listed_read_and_killed(brig, standing):
     brig("kill", standing, command)
     assert command not in brig("ps", standing, "-q").split(), "what has ended is forgotten"
     assert b"no such command" in brig.run("logs", standing, command, status=2).stderr
+
+
+def test_logs_are_followed(brig, standing):
+    command = brig("exec", "-d", "--shell", standing, "mkfifo /tmp/follow; echo one; echo no >&2; read x < /tmp/follow; echo two").strip()
+    early, errors = brig.start("logs", "-f", standing, command), brig.start("logs", "-f", "--stderr", standing, command)
+    assert early.stdout.readline() == b"one\n"
+    assert errors.stdout.readline() == b"no\n"
+    end = brig.start("logs", "-f", "--tail", "0", standing, command)
+    brig("exec", "--shell", standing, "echo > /tmp/follow; rm /tmp/follow")
+    assert early.communicate(timeout=60)[0] == b"two\n" and early.returncode == 0
+    assert errors.communicate(timeout=60)[0] == b"" and errors.returncode == 0
+    assert end.communicate(timeout=60)[0] in (b"two\n", b""), "it may have come late"
+    assert brig("logs", "-f", standing, command) == "one\ntwo\n"
+    assert brig("logs", "-f", "--tail", "3", standing, command) == "wo\n"
+    last = [json.loads(line) for line in brig("logs", "-f", "-o", "json", standing, command).splitlines()][-1]
+    assert last["exit_code"] == 0 and last["stdout_bytes"] == 8
 
 
 def test_long_logs_are_whole(brig, standing):

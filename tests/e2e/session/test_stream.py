@@ -1,5 +1,6 @@
 """Output of exec as server-sent events."""
 import base64
+import hashlib
 import http.client
 import json
 
@@ -135,3 +136,47 @@ def test_a_bad_request_is_an_ordinary_answer(standing):
     s = Stream(standing, command="x", argv=["y"])
     assert s.answer.status == 400
     assert json.loads(s.answer.read())["error"]["code"] == "invalid"
+
+
+# ---- standard input --------------------------------------------------------------------------------------------------------------
+
+
+def write(session, cid, data, close=False):
+    return session.daemon.call("POST", f"/v1/sessions/{session.id}/commands/{cid}/stdin" + ("?close=true" if close else ""), data)
+
+
+def test_input_is_taken_as_it_comes(standing):
+    s = Stream(standing, argv=["cat"], keep_input=True)
+    name, data = s.event()
+    assert name == "started"
+    assert write(standing, data["id"], b"one\n").json == {"id": data["id"], "bytes": 4}
+    assert s.until("stdout", "one\n") == "one\n"
+    assert write(standing, data["id"], b"two\n", close=True).status == 200
+    out, _, end = s.all()
+    assert (out, end["exit_code"]) == ("two\n", 0)
+    assert write(standing, data["id"], b"x").status == 404
+
+
+def test_a_lot_of_input_any_bytes(standing):
+    s = Stream(standing, argv=["sha256sum"], keep_input=True)
+    cid = s.event()[1]["id"]
+    piece = bytes(range(256)) * 4096
+    for _ in range(20):
+        assert write(standing, cid, piece).status == 200
+    write(standing, cid, b"", close=True)
+    assert s.all()[0].split()[0] == hashlib.sha256(piece * 20).hexdigest()
+
+
+def test_input_that_nobody_reads(standing):
+    s = Stream(standing, command="exec <&-; mkfifo /tmp/in; read x < /tmp/in", keep_input=True)
+    cid = s.event()[1]["id"]
+    until(lambda: write(standing, cid, b"x").json.get("error", {}).get("code") == "input_closed", "the input is closed")
+    standing.out("echo > /tmp/in; rm /tmp/in")
+    assert s.all()[2]["exit_code"] == 0
+
+
+def test_input_stays_open_only_where_somebody_streams(standing):
+    answer = standing.daemon.call("POST", f"/v1/sessions/{standing.id}/exec", {"argv": ["cat"], "keep_input": True})
+    assert answer.status == 400 and "keep_input" in answer.json["error"]["message"]
+    s = Stream(standing, argv=["true"])
+    assert s.event()[0] == "exit", "who does not ask for input is not told of it"
