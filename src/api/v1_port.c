@@ -266,7 +266,7 @@ static void got_socket(struct sandbox *s, int x, int fd, void *user) {
 
 static void ask(struct port_call *c) {
         struct sandbox *s = session_sandbox(c->use.session);
-        int x = s ? sandbox_socket(s, c->ipv6, got_socket, c) : -ESHUTDOWN;
+        int x = s ? sandbox_socket(s, c->ipv6 ? SOCKET_IPV6 : SOCKET_IPV4, got_socket, c) : -ESHUTDOWN;
         if (x == 0)
                 c->refs++;
         else

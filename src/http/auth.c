@@ -54,6 +54,10 @@ bool http_authorized(const struct http_request *r) {
 
 struct refusal auth_check(const struct http_request *r) {
         const struct http_server *s = r->c->s;
+        if (s->cfg.authorize) {
+                bool heard = s->cfg.authorize(r, s->cfg.user);
+                return heard ? (struct refusal){ 0, NULL } : (struct refusal){ 401, "Unauthorized" };
+        }
         if (s->token) {
                 if ((r->route && r->route->open) || bearer_matches(r, s->token))
                         return (struct refusal){ 0, NULL };

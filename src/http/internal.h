@@ -133,7 +133,8 @@ struct compiled_route;
 struct http_server {
         uv_loop_t *loop;
         struct http_config cfg;
-        union { uv_handle_t handle; uv_stream_t stream; uv_tcp_t tcp; uv_pipe_t pipe; } listener;
+        union listener { uv_handle_t handle; uv_stream_t stream; uv_tcp_t tcp; uv_pipe_t pipe; } listener[HTTP_LISTEN_FDS_MAX];
+        unsigned n_listeners;              /* handles that are open; one but for sockets that were given */
         char *unix_path, *spool_dir, *token;
         struct compiled_route *routes;
         struct conn *conns;
@@ -142,7 +143,7 @@ struct http_server {
         struct http_tunnel *tunnel;        /* until its `closed` was called */
         struct conn *later;                /* to be pumped by `soon` */
         uint64_t sweep_at;                 /* 0 = not armed */
-        bool has_listener, listening, stopping;
+        bool listening, stopping;
         bool has_rest;                     /* some route ends in {*} */
         void (*stopped)(void *user); void *stopped_user;
         unsigned handles;                  /* of our own, not closed yet */

@@ -3,6 +3,7 @@
  * Deadlines are numbers in the connections and one timer in the server, set for the earliest of them. A deadline that moves away
  * (most do, with each request) costs nothing: the timer fires once at the old time, looks, and is set anew. */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 #include "http/internal.h"
 
 #define BACKLOG 1024
+#define GIVEN_BACKLOG 64      /* of sockets that were given: few peers each */
 #define SWEEP_GAP_MS 20       /* deadlines closer together than this are looked at together */
 
 void http_limits_default(struct http_limits *ret) {
@@ -231,14 +233,14 @@ static int listen_unix(struct http_server *s, const char *path, struct error *e)
         if (path[0] != '/' || strlen(path) >= sizeof ((struct sockaddr_un *)NULL)->sun_path)
                 return error_say(e, -EINVAL, "unix:%s: not an absolute path of at most 107 bytes", path);
         s->unix_path = strdup(path);
-        int r = s->unix_path ? uv_pipe_init(s->loop, &s->listener.pipe, 0) : -ENOMEM;
+        int r = s->unix_path ? uv_pipe_init(s->loop, &s->listener[0].pipe, 0) : -ENOMEM;
         if (r < 0)
                 return error_set(e, r, "listen on %s", path);
         s->handles++;
-        s->has_listener = true;
+        s->n_listeners = 1;
         r = remove_stale(path);
         if (r == 0)
-                r = uv_pipe_bind(&s->listener.pipe, path);
+                r = uv_pipe_bind(&s->listener[0].pipe, path);
         if (r == 0 && chmod(path, 0660) < 0)
                 r = -errno;
         return r < 0 ? error_set(e, r, "listen on %s", path) : 0;
@@ -270,19 +272,47 @@ static int listen_tcp(struct http_server *s, const char *listen, struct error *e
         struct sockaddr_storage a;
         if (parse_address(listen, &a) < 0)
                 return error_say(e, -EINVAL, "listen address %s: want IP:PORT, [IPV6]:PORT or unix:/PATH", listen);
-        int r = uv_tcp_init(s->loop, &s->listener.tcp);
+        int r = uv_tcp_init(s->loop, &s->listener[0].tcp);
         if (r < 0)
                 return error_set(e, r, "listen on %s", listen);
         s->handles++;
-        s->has_listener = true;
-        r = uv_tcp_bind(&s->listener.tcp, (struct sockaddr *)&a, a.ss_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0);
+        s->n_listeners = 1;
+        r = uv_tcp_bind(&s->listener[0].tcp, (struct sockaddr *)&a, a.ss_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0);
         return r < 0 ? error_set(e, r, "listen on %s", listen) : 0;
+}
+
+/* libuv's handles for TCP serve every stream socket that is there already. */
+static int listen_given(struct http_server *s, const struct http_config *cfg, struct error *e) {
+        ASSERT(cfg->n_listen_fds > 0 && cfg->n_listen_fds <= HTTP_LISTEN_FDS_MAX);
+        for (size_t i = 0; i < cfg->n_listen_fds; i++) {
+                union listener *l = &s->listener[i];
+                int r = uv_tcp_init(s->loop, &l->tcp);
+                if (r < 0)
+                        return error_set(e, r, "listen");
+                l->handle.data = s;
+                s->handles++;
+                s->n_listeners++;
+                /* The caller's until all went well: a handle closes what it has. */
+                int fd = fcntl(cfg->listen_fds[i], F_DUPFD_CLOEXEC, 3);
+                r = fd < 0 ? -errno : uv_tcp_open(&l->tcp, fd);
+                if (r < 0) {
+                        fd_close(fd);
+                        return error_set(e, r, "listen");
+                }
+                r = uv_listen(&l->stream, GIVEN_BACKLOG, accepted);
+                if (r < 0)
+                        return error_set(e, r, "listen");
+        }
+        for (size_t i = 0; i < cfg->n_listen_fds; i++)
+                close(cfg->listen_fds[i]);
+        s->listening = true;
+        return 0;
 }
 
 static void learn_port(struct http_server *s) {
         struct sockaddr_storage a;
         int n = sizeof a;
-        if (!s->unix_path && uv_tcp_getsockname(&s->listener.tcp, (struct sockaddr *)&a, &n) == 0)
+        if (!s->unix_path && uv_tcp_getsockname(&s->listener[0].tcp, (struct sockaddr *)&a, &n) == 0)
                 s->port = ntohs(((struct sockaddr_in *)&a)->sin_port);    /* in6 has it at the same place */
 }
 
@@ -295,13 +325,15 @@ static int start(struct http_server *s, const struct http_config *cfg, struct er
         int r = router_compile(s, e);
         if (r < 0)
                 return r;
+        if (!cfg->listen)
+                return listen_given(s, cfg, e);
         r = strncmp(cfg->listen, "unix:", 5) == 0 ? listen_unix(s, cfg->listen + 5, e) : listen_tcp(s, cfg->listen, e);
         if (r < 0)
                 return r;
-        s->listener.handle.data = s;
+        s->listener[0].handle.data = s;
         if (cfg->deny_uid_count && !s->unix_path)
                 s->diag_fd = peer_open();
-        r = uv_listen(&s->listener.stream, BACKLOG, accepted);
+        r = uv_listen(&s->listener[0].stream, BACKLOG, accepted);
         if (r < 0)
                 return error_set(e, r, "listen on %s", cfg->listen);
         s->listening = true;
@@ -317,6 +349,7 @@ int http_server_start(uv_loop_t *loop, const struct http_config *cfg, struct htt
         s->loop = loop;
         s->cfg = *cfg;
         s->cfg.listen = s->cfg.token = s->cfg.spool_dir = NULL;     /* the caller's; ours are copies */
+        s->cfg.listen_fds = NULL;
         s->diag_fd = -1;
         random_bytes(salt, sizeof salt);
         hex_encode(salt, sizeof salt, s->id_prefix);
@@ -369,9 +402,9 @@ void http_server_stop(struct http_server *s, uint64_t grace_ms, void (*done)(voi
         s->stopped_user = user;
         if (s->unix_path && s->listening)
                 unlink(s->unix_path);
-        if (s->has_listener) {
-                s->listener.handle.data = s;
-                uv_close(&s->listener.handle, handle_closed);
+        for (unsigned i = 0; i < s->n_listeners; i++) {
+                s->listener[i].handle.data = s;
+                uv_close(&s->listener[i].handle, handle_closed);
         }
         for (struct conn *c = s->conns, *next; c; c = next) {
                 next = c->next;

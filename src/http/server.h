@@ -29,6 +29,7 @@ struct http_request;       /* one exchange: request and response; owned by its c
 #define HTTP_STREAM_WRITE_MAX (1024 * 1024)      /* bytes of one http_stream_write */
 #define HTTP_STREAM_HIGH_WATER (256 * 1024)      /* unsent bytes of a stream */
 #define HTTP_BODY_ANY UINT64_MAX           /* http_route.body_max: whatever the client sends */
+#define HTTP_LISTEN_FDS_MAX 2u           /* of one server */
 #define HTTP_LINGER_MS 5000              /* how long a peer that must be cut off may still read its answer */
 
 struct http_limits {       /* each reached is a named answer */
@@ -58,10 +59,15 @@ struct http_route {
 };
 
 struct http_config {
-        const char *listen;        /* "127.0.0.1:9090", "[::1]:9090", "0.0.0.0:0", "unix:/path" */
+        const char *listen;        /* "127.0.0.1:9090", "[::1]:9090", "0.0.0.0:0", "unix:/path"; NULL: listen_fds */
+        /* Instead: stream sockets, bound already, of whatever network. They become the server's when the start succeeds. */
+        const int *listen_fds; size_t n_listen_fds;
         struct http_limits limits;
         const struct http_route *routes; size_t n_routes;      /* must outlive the server */
         const char *token;         /* NULL or "" = none: then Host must be loopback, unless any_host, and Origin absent or same (403) */
+        /* Instead of token, Host and Origin: may this request, whose head is read, be heard at all? Asked before its route is looked at; false: 401.
+         * Gets `user` of this table. NULL: the rules above. */
+        bool (*authorize)(const struct http_request *r, void *user);
         bool any_host;             /* an open listener that the operator insisted on */
         uint32_t deny_uid_first, deny_uid_count;    /* local peers with these uids are refused (sock_diag; SO_PEERCRED on unix:) */
         const char *spool_dir;     /* NULL = /tmp; copied */

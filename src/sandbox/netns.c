@@ -117,10 +117,10 @@ int netns_take(struct netns_pool *p, int *ret_fd, struct error *e) {
         return r < 0 ? error_set(e, r, "make a network namespace") : 0;
 }
 
-int netns_socket(struct netns_pool *p, int netns_fd, bool ipv6, int *ret_fd) {
+int netns_socket(struct netns_pool *p, int netns_fd, int family, int *ret_fd) {
         if (setns(netns_fd, CLONE_NEWNET) < 0)
                 return -errno;
-        int fd = socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r = fd < 0 ? -errno : 0;
+        int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r = fd < 0 ? -errno : 0;
         ASSERT(setns(p->host, CLONE_NEWNET) == 0);
         if (r == 0)
                 *ret_fd = fd;

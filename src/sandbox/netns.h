@@ -22,5 +22,5 @@ void netns_pool_close(struct netns_pool *p);
 int netns_pool_fill(struct netns_pool *p, unsigned want, unsigned most);
 /* A descriptor that the caller closes; from the pool, else made now. */
 int netns_take(struct netns_pool *p, int *ret_fd, struct error *e);
-/* A TCP socket of that namespace, non-blocking and not connected: whoever holds it connects from inside. */
-int netns_socket(struct netns_pool *p, int netns_fd, bool ipv6, int *ret_fd);
+/* A stream socket of that namespace (AF_INET, AF_INET6, AF_UNIX), non-blocking, neither bound nor connected: whoever holds it does that inside. */
+int netns_socket(struct netns_pool *p, int netns_fd, int family, int *ret_fd);

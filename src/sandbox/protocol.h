@@ -28,7 +28,7 @@ enum message_type {
         REQ_KILL_OTHERS,   /* handle, u64 exec handle: all but what that one runs -> EV_DONE */
         REQ_FREEZE,        /* handle, u32 on -> EV_DONE */
         REQ_NOW,           /* handle -> EV_NOW */
-        REQ_SOCKET,        /* handle, u32 IPv6: a TCP socket of its network namespace -> EV_SOCKET */
+        REQ_SOCKET,        /* handle, u32 sandbox_socket_kind: a socket of its network namespace -> EV_SOCKET */
         REQ_DESTROY,       /* handle -> EV_GONE */
         REQ_STOP,          /* -> EV_STOPPED, then exit */
         REQ_LAYER,         /* the layer group: first field is its own operation number */

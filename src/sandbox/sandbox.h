@@ -165,9 +165,11 @@ struct sandbox_now {               /* at this moment; a value that the kernel co
 /* `now` is NULL when r < 0. */
 int sandbox_usage_now(struct sandbox *s, void (*done)(struct sandbox *s, int r, const struct sandbox_now *now, void *user), void *user);
 
-/* A TCP socket of its network namespace, non-blocking and not connected, that becomes the caller's: what it connects to is as seen from
- * inside. It keeps the namespace, so close it when the sandbox ends. fd is -1 when r < 0. Needs no way out of the sandbox. */
-int sandbox_socket(struct sandbox *s, bool ipv6, void (*done)(struct sandbox *s, int r, int fd, void *user), void *user);
+/* A stream socket of its network namespace, non-blocking and neither bound nor connected, that becomes the caller's: what it connects to, or
+ * is bound to, is as seen from inside (abstract names of Unix sockets too). It keeps the namespace, so close it when the sandbox ends. fd is
+ * -1 when r < 0. Needs no way out of the sandbox. */
+enum sandbox_socket_kind { SOCKET_IPV4, SOCKET_IPV6, SOCKET_UNIX, SOCKET_KIND_MAX };
+int sandbox_socket(struct sandbox *s, enum sandbox_socket_kind kind, void (*done)(struct sandbox *s, int r, int fd, void *user), void *user);
 
 /* ---- processes in it ------------------------------------------------------------------------------------------ */
 

@@ -103,9 +103,9 @@ int sandbox_usage_now(struct sandbox *s, void (*done)(struct sandbox *s, int r, 
         return ask(s, REQ_NOW, NULL, &(struct sandbox_ask){ .now = done, .user = user });
 }
 
-int sandbox_socket(struct sandbox *s, bool ipv6, void (*done)(struct sandbox *s, int r, int fd, void *user), void *user) {
+int sandbox_socket(struct sandbox *s, enum sandbox_socket_kind kind, void (*done)(struct sandbox *s, int r, int fd, void *user), void *user) {
         _cleanup_buf_ struct buf b = BUF_INIT(16);
-        int r = wire_put_u32(&b, ipv6);
+        int r = wire_put_u32(&b, (uint32_t)kind);
         return r < 0 ? r : ask(s, REQ_SOCKET, &b, &(struct sandbox_ask){ .socket = done, .user = user });
 }
 

@@ -433,16 +433,17 @@ int op_now(struct spawn *sp, struct message *m, struct fault *f) {
         return 0;
 }
 
-/* Made here, connected by the daemon: that it waits for somebody inside is not ours to do. */
+/* Made here, connected or bound by the daemon: that it waits for somebody inside is not ours to do. */
 int op_socket(struct spawn *sp, struct message *m, struct fault *f) {
+        static const int families[SOCKET_KIND_MAX] = { AF_INET, AF_INET6, AF_UNIX };
         struct cell *c = handle_get(&sp->cells, m->handle);
-        bool ipv6 = wire_get_u32(&m->wire) != 0;
+        uint32_t kind = wire_get_u32(&m->wire);
         _cleanup_close_ int fd = -1;
-        if (m->wire.bad)
+        if (m->wire.bad || kind >= SOCKET_KIND_MAX)
                 return fault_set(f, "read the request", -EBADMSG);
         if (!c || c->state != CELL_READY || c->net_ns < 0)
                 return fault_set(f, "find the sandbox", -ESHUTDOWN);
-        int r = netns_socket(sp->net_pool, c->net_ns, ipv6, &fd);
+        int r = netns_socket(sp->net_pool, c->net_ns, families[kind], &fd);
         if (r < 0)
                 return fault_set(f, "make a socket inside", r);
         r = spawner_send(sp, EV_SOCKET, m->ref, m->handle, NULL, &fd, 1);
