@@ -69,6 +69,26 @@ bool strv_contains(const char *const *v, const char *s) {
         return false;
 }
 
+int strv_merge_env(char ***env, const char *const *more) {
+        int r = 0;
+        for (; r == 0 && more && *more; more++) {
+                size_t len = strcspn(*more, "=") + 1;
+                char **at = *env;
+                while (at && *at && strncmp(*at, *more, len) != 0)
+                        at++;
+                if (!at || !*at) {
+                        r = strv_push(env, *more);
+                        continue;
+                }
+                char *copy = strdup(*more);
+                if (!copy)
+                        return -ENOMEM;
+                free(*at);
+                *at = copy;
+        }
+        return r;
+}
+
 static int by_bytes(const void *a, const void *b) {
         return strcmp(*(char *const *)a, *(char *const *)b);
 }

@@ -23,6 +23,8 @@ int strv_append_take(char ***v, size_t *n, char *s);
 /* Makes *v an empty list if it is NULL: given, but with nothing in it. */
 int strv_ensure(char ***v);
 bool strv_contains(const char *const *v, const char *s);
+/* Environments: each "NAME=value" of `more` (may be NULL) takes the place of what `*env` has under its name, or comes at the end. */
+int strv_merge_env(char ***env, const char *const *more);
 void strv_sort(char **v);                                    /* by bytes */
 
 #define _cleanup_strv_ CLEANUP(strv_cleanup)

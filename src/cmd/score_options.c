@@ -18,7 +18,7 @@ const struct option_row score_rows[SCORE_ROWS] = {
         { "--command", "CMD", OPTION_TEXT, AT(command), 0, COMPLETE_NONE, "what runs in the tree; without it the ids decide" },
         { "--framework", "NAME", OPTION_TEXT, AT(framework), 0, COMPLETE_NONE, "pytest or unittest" },
         { "--run", "ids|files", OPTION_TEXT, AT(run), 0, COMPLETE_WORDS, "run the listed ids, or their whole files" },
-        { "--image", "IMAGE", OPTION_TEXT, AT(image), 0, COMPLETE_IMAGE, "host, or a directory that is a root file system" },
+        { "--image", "IMAGE", OPTION_TEXT, AT(image), 0, COMPLETE_IMAGE, "host, a stored image, a name that a registry knows, or a directory" },
         { "--repo-path", "PATH", OPTION_TEXT, AT(repo_path), 0, COMPLETE_NONE, "where the tree stands in the sandbox (/testbed)" },
         { "--setup", "CMD", OPTION_TEXT, AT(setup_command), 0, COMPLETE_NONE, "prepares the tree, once" },
         { "--env", "NAME=VALUE", OPTION_APPEND, AT(env), 0, COMPLETE_NONE, "a variable of the tests; may be repeated" },

@@ -264,7 +264,7 @@ static int open_tasks(struct engine *en, struct error *e) {
         en->runs_dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (en->runs_dirfd < 0)
                 return error_set(e, -errno, "open %s", path);
-        en->score = (struct score_env){ .loop = en->loop, .spawner = en->spawner, .trees = en->trees, .collections = collections_new(en->loop, en->spawner),
+        en->score = (struct score_env){ .loop = en->loop, .spawner = en->spawner, .trees = en->trees, .images = en->images, .collections = collections_new(en->loop, en->spawner),
                                          .record_output_max = en->cfg->record_output_bytes };
         if (!en->score.collections)
                 return error_set(e, -ENOMEM, "open the tasks");

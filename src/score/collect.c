@@ -218,7 +218,7 @@ static int start(struct entry *x) {
         if (r < 0)
                 return r;
         struct sandbox_spec spec = {
-                .id = id, .profile = PROFILE_SCORE, .image = x->q.request->image, .layers = x->q.tree->layers, .upper = UPPER_TMPFS,
+                .id = id, .profile = PROFILE_SCORE, .image = x->q.image, .layers = x->q.layers, .upper = UPPER_TMPFS,
                 .network = x->q.request->network, .allow = x->q.request->allow, .limits = x->q.request->limits, .files = x->files.at, .n_files = x->files.n,
         };
         r = sandbox_create(x->owner->sp, &spec, &callbacks, x, &x->sandbox, NULL);

@@ -23,6 +23,7 @@ void collections_free(struct collections *c);           /* nothing runs any more
 struct collection_request {
         const char *id;                                 /* of the task: names the sandbox */
         const struct tree *tree;
+        const char *image, *const *layers;              /* what the sandbox stands on, the tree among the layers */
         const struct score_request *request;
         const struct command *command;                  /* LAUNCHED or BUILT */
 };

@@ -7,6 +7,7 @@
 #include "sandbox/fields_network.h"
 #include "score/command.h"
 #include "score/request_parse.h"
+#include "store/image_store.h"
 
 static const char *const patch_mode_names[] = { "repair", "strict", "ladder" };
 STRING_TABLE(patch_mode, patch_mode_names, PATCH_MODE_MAX)
@@ -40,14 +41,15 @@ static const struct field request_fields[] = {
         { IDS(pass_to_pass), .doc = "ids of tests that must still pass" },
         { .name = "test_framework", .kind = FIELD_CUSTOM, .parse = parse_framework, .type = "string", .def = "detected", .doc = "whose ids and output these are" },
         { .name = "run", .kind = FIELD_ENUM, AT(run), .names = run_mode_names, .n_names = RUN_MODE_MAX, .def = "`ids`", .doc = "run the listed ids, or their whole files" },
-        { STRING(image, REQUEST_PATH_MAX), .given_at = offsetof(struct score_request, image_given), .def = "`host`", .doc = "`host`, or a directory that is a root file system" },
+        { STRING(image, REQUEST_PATH_MAX), .given_at = offsetof(struct score_request, image_given), .def = "`host`", .doc = "`host`, a stored image (by name or digest; pulled where it is not here), or a directory that is a root file system" },
+        { SECONDS(pull_timeout, pull_timeout_ms), .def = "the operator's", .doc = "seconds for getting the image, where it has to be pulled" },
         { STRING(repo_path, REQUEST_PATH_MAX), .def = "`/testbed`", .doc = "where the tree stands in the sandbox" },
         { .name = "tree", .kind = FIELD_ENUM, AT(tree), .names = tree_source_names, .n_names = TREE_SOURCE_MAX, .def = "`clone`", .doc = "where the base tree comes from: `image` is what stands at `repo_path` there" },
         { STRING(setup_command, REQUEST_COMMAND_MAX), .def = "empty", .doc = "prepares the tree, once per key" },
         { .name = "setup_network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(setup_network), .len_at = offsetof(struct score_request, setup_allow), .type = FIELD_NETWORK_TYPE, .def = "`open`", .doc = "network of `setup_command`" },
         { SECONDS(setup_timeout, setup_timeout_ms), .def = "1800", .doc = "seconds for `setup_command`" },
         { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_env, .type = "object of strings", .def = "empty", .doc = "added to the environment" },
-        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_user, .type = "integer, or `UID:GID`", .def = "0", .doc = "who runs the tests inside, and owns the cloned tree" },
+        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_user, .given_at = offsetof(struct score_request, user_given), .type = "integer, or `UID:GID`", .def = "the image's, else 0", .doc = "who runs the tests inside, and owns the cloned tree" },
         { .name = "network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(network), .len_at = offsetof(struct score_request, allow), .type = FIELD_NETWORK_TYPE, .def = "the operator's", .doc = "network while tests run" },
         { .name = "limits", .kind = FIELD_OBJECT, .sub = limit_fields, .n_sub = ARRAY_SIZE(limit_fields), .doc = "each reached is a named outcome" },
         { .name = "patch_mode", .kind = FIELD_ENUM, AT(patch_mode), .names = patch_mode_names, .n_names = PATCH_MODE_MAX, .def = "`repair`", .doc = "how far to go to make the patch apply" },
@@ -189,6 +191,7 @@ static bool repo_path_is_sane(const char *p) {
 }
 
 static int check_values(struct score_request *q, struct error *e) {
+        char name[IMAGE_NAME_MAX + 1];
         size_t n = strlen(q->repo_path);
         if (n > 1 && q->repo_path[n - 1] == '/')
                 q->repo_path[n - 1] = 0;
@@ -196,8 +199,8 @@ static int check_values(struct score_request *q, struct error *e) {
                 return fault(e, "repo_url", "not the URL of a repository");
         if (q->base_commit[0] == '-' || has_control(q->base_commit) || strchr(q->base_commit, ' '))
                 return fault(e, "base_commit", "not the name of a commit");
-        if (has_control(q->image) || q->image[0] == '-' || (q->image[0] == '/' && !path_is_plain(q->image)))
-                return fault(e, "image", "expected host or an absolute path");
+        if (has_control(q->image) || (q->image[0] == '/' ? !path_is_plain(q->image) : image_name_normalize(q->image, name, NULL) < 0))
+                return fault(e, "image", "expected host, the name or digest of an image, or an absolute path");
         if (!repo_path_is_sane(q->repo_path))
                 return fault(e, "repo_path", "expected an absolute path outside /proc, /sys, /dev and /run");
         if (q->tree == SOURCE_IMAGE && q->setup_command[0])

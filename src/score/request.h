@@ -32,7 +32,8 @@ struct score_request {
         char **fail_to_pass, **pass_to_pass;   /* NULL-terminated lists; NULL = not given */
         char *test_framework;              /* "pytest", "unittest", or "" = detect */
         enum run_mode run;
-        char *image;                       /* IMAGE_HOST or a directory */
+        char *image;                       /* IMAGE_HOST, a directory, or a reference of the image store */
+        uint64_t pull_timeout_ms;          /* for getting it; 0 = the store's */
         bool image_given;                  /* the client named it: the record repeats it */
         char *repo_path;                   /* "/testbed" */
         char *setup_command;
@@ -40,7 +41,7 @@ struct score_request {
         struct egress_rules *setup_allow;  /* NETWORK_ALLOW; else NULL */
         uint64_t setup_timeout_ms;         /* 1800 s */
         char **env;                        /* "K=V", sorted, NULL-terminated */
-        uint32_t uid, gid;
+        uint32_t uid, gid; bool user_given;    /* else the image's USER */
         enum sandbox_network network;      /* while tests run: BRIG_TASK_NETWORK, none */
         struct egress_rules *allow;        /* NETWORK_ALLOW; else NULL */
         struct sandbox_limits limits;

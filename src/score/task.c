@@ -41,6 +41,7 @@ static void task_free(struct score_task *t) {
         apply_result_release(&t->apply);
         score_record_release(&t->rec);
         score_request_release(&t->req);
+        free(t->layers);
         free(t->id);
         free(t);
 }
@@ -60,21 +61,24 @@ static void on_last(uv_handle_t *h) {
 }
 
 void task_check_end(struct score_task *t) {
-        if (!t->ending || t->sandbox || t->ticket || t->applying || t->testing || t->linting || t->comparing || t->collection || t->state == STATE_DONE)
+        if (!t->ending || t->sandbox || t->acquiring || t->ticket || t->applying || t->testing || t->linting || t->comparing || t->collection || t->state == STATE_DONE)
                 return;
         t->state = STATE_DONE;
         if (t->tree)
                 tree_release(t->env.trees, t->tree);
         t->tree = NULL;
+        image_lease_release(TAKE_PTR(t->lease));
         uv_close((uv_handle_t *)&t->last, on_last);    /* from the loop, never from inside the caller's call */
 }
 
 void task_end(struct score_task *t) {
         if (!t->ending) {
                 t->ending = true;
-                if (t->state == STATE_TREE || t->state == STATE_SANDBOX)
+                if (t->state <= STATE_SANDBOX)
                         t->rec.prepare_ms = task_lap(t);
                 t->state = STATE_DESTROY;
+                if (t->acquiring)
+                        image_acquire_cancel(TAKE_PTR(t->acquiring));
                 if (t->ticket)
                         tree_cancel(TAKE_PTR(t->ticket));
                 if (t->sandbox)
@@ -232,7 +236,7 @@ static enum sandbox_upper upper_for(const struct sandbox_limits *l) {
 
 static int start_sandbox(struct score_task *t, struct error *e) {
         struct sandbox_spec spec = {
-                .id = t->id, .profile = PROFILE_SCORE, .image = t->req.image, .layers = t->tree->layers, .upper = upper_for(&t->req.limits),
+                .id = t->id, .profile = PROFILE_SCORE, .image = image_chain_image(t->lease->chain), .layers = t->layers, .upper = upper_for(&t->req.limits),
                 .network = t->req.network, .allow = t->req.allow, .limits = t->req.limits, .files = t->files.at, .n_files = t->files.n,
         };
         t->state = STATE_SANDBOX;
@@ -251,7 +255,9 @@ static void on_tree(struct tree *tree, enum tree_failure failure, const struct e
                 return;
         }
         t->tree = tree;
-        int r = task_record_tree(t);
+        int r = task_layers(t);
+        if (r == 0)
+                r = task_record_tree(t);
         if (r == 0)
                 r = run_files_make(&t->command, &t->files, &mine);
         else
@@ -265,25 +271,34 @@ static void on_tree(struct tree *tree, enum tree_failure failure, const struct e
 }
 
 /* Nothing is prepared: the sandbox stands on the image alone. Whether repo_path is there is for the helper to see. */
-static int start_image_tree(struct score_task *t, struct error *e) {
-        struct tree *tree = NULL;
-        int r = tree_of_image(t->env.trees, t->req.image, t->req.repo_path, &tree, e);
-        if (r < 0 && r != -ENOENT)
-                return r;
-        on_tree(tree, TREE_IMAGE_NOT_FOUND, e, t);
+static int image_tree(struct score_task *t, struct error *e) {
+        struct tree *tree;
+        int r = tree_of_image(t->env.trees, t->lease->digest, t->req.repo_path, &tree);
+        if (r < 0)
+                return error_set(e, r, "tree of image %s", t->req.image);
+        on_tree(tree, TREE_OK, NULL, t);
         return 0;
 }
 
-static int start_tree(struct score_task *t, struct error *e) {
+static int cloned_tree(struct score_task *t, struct error *e) {
         const struct score_request *q = &t->req;
-        if (q->tree == SOURCE_IMAGE)
-                return start_image_tree(t, e);
         struct tree_request tr = {
-                .repo_url = q->repo_url, .commit = q->base_commit, .image = q->image, .repo_path = q->repo_path, .setup_command = q->setup_command,
+                .repo_url = q->repo_url, .commit = q->base_commit, .image = t->lease->chain, .image_digest = t->lease->digest, .repo_path = q->repo_path, .setup_command = q->setup_command,
                 .setup_network = q->setup_network, .setup_allow = q->setup_allow, .setup_env = (const char *const *)q->env, .setup_timeout_ms = q->setup_timeout_ms,
                 .uid = q->uid, .gid = q->gid, .limits = q->limits,
         };
         return tree_acquire(t->env.trees, &tr, on_tree, t, &t->ticket, e);
+}
+
+void task_tree(struct score_task *t) {
+        struct error e = {0};
+        t->state = STATE_TREE;
+        int r = t->req.tree == SOURCE_IMAGE ? image_tree(t, &e) : cloned_tree(t, &e);
+        if (r < 0) {
+                /* The request was found good when it came: what can be wrong with it now is that a local repository is not there. */
+                task_set_error(t, r == -ENOENT || r == -EINVAL ? "repo_unreachable" : "internal", e.text);
+                task_end(t);
+        }
 }
 
 /* ---- start ------------------------------------------------------------------------------------------------------------ */
@@ -340,13 +355,10 @@ int score_task_start(const struct score_env *env, const char *id, struct score_r
         if (r == 0) {
                 uv_timer_init(env->loop, &t->last);
                 t->last.data = t;
-                r = start_tree(t, e);
-                if (r < 0) {                            /* the handle must be closed by the loop: the task ends by itself, the usual way */
-                        /* The request was found good when it came: what can be wrong with it now is that a local repository is not there. */
-                        const char *code = r == -ENOENT || r == -EINVAL ? "repo_unreachable" : "internal";
-                        task_set_error(t, code, e ? e->text : "the tree could not be prepared");
+                struct error mine;
+                if (task_image(t, &mine) < 0) {         /* the handle must be closed by the loop: the task ends by itself, the usual way */
+                        task_set_error(t, "internal", mine.text);
                         task_end(t);
-                        r = 0;
                 }
         }
         if (r < 0) {

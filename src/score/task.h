@@ -1,6 +1,6 @@
 /* One scoring task from request to record:
  *
- *     TREE ──> SANDBOX ──> APPLY ──> TEST ──> (LINT) ──> DESTROY ──> done
+ *     IMAGE ──> TREE ──> SANDBOX ──> APPLY ──> TEST ──> (LINT) ──> DESTROY ──> done
  *       any state ──cancel──> DESTROY ──> done(cancelled)
  *       any fault of ours ──> DESTROY ──> done(infra_error)
  *
@@ -8,12 +8,14 @@
 #pragma once
 #include "score/collect.h"
 #include "score/record.h"
+#include "store/image_store.h"
 #include "store/tree.h"
 
 struct score_env {                 /* shared by all tasks; outlives them */
         uv_loop_t *loop;
         struct spawner *spawner;
         struct tree_store *trees;
+        struct image_store *images;
         struct collections *collections;   /* score/collect.h; NULL: no collection runs */
         size_t record_output_max;      /* 1 MiB head and tail a stream */
 };

@@ -9,6 +9,7 @@
 #define DIFF_MAX (8u * 1024 * 1024)            /* bytes of the agent's diff */
 
 enum task_state {
+        STATE_IMAGE,            /* it is found, pulled, mounted */
         STATE_TREE,             /* the store prepares, or finds, the tree */
         STATE_SANDBOX,
         STATE_APPLY,
@@ -30,6 +31,9 @@ struct score_task {
 
         enum task_state state;
         bool ending;                            /* nothing new is started */
+        struct image_acquisition *acquiring;
+        struct image_lease *lease;              /* what the sandbox stands on, until the end */
+        const char **layers;                    /* the image's and the tree's, bottom first; the strings are theirs */
         struct tree_ticket *ticket;
         struct tree *tree;
         struct sandbox *sandbox;                /* until gone */
@@ -62,6 +66,12 @@ void task_set_error(struct score_task *t, const char *code, const char *message)
 /* Destroys the sandbox, if there is one, and ends when nothing is owed any more. */
 void task_end(struct score_task *t);
 void task_check_end(struct score_task *t);
+
+void task_tree(struct score_task *t);           /* the image is there: STATE_IMAGE -> STATE_TREE */
+
+/* task_image.c */
+int task_image(struct score_task *t, struct error *e);     /* on to task_tree, or to task_end */
+int task_layers(struct score_task *t);          /* fills t->layers once the tree is there; -ENOMEM */
 
 /* task_test.c */
 void task_test(struct score_task *t);           /* STATE_APPLY -> STATE_TEST and on to task_end */

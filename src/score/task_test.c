@@ -48,7 +48,7 @@ static void on_collection(const struct report *own, void *user) {
 
 /* Where an agent's code runs, our own list of the tests is made beside it. Failing to is no fault of the task. */
 static void ask_collection(struct score_task *t) {
-        struct collection_request q = {.id = t->id, .tree = t->tree, .request = &t->req, .command = &t->command};
+        struct collection_request q = {.id = t->id, .tree = t->tree, .image = image_chain_image(t->lease->chain), .layers = t->layers, .request = &t->req, .command = &t->command};
         if (!t->env.collections || t->command.kind == COMMAND_VERBATIM || t->req.patch_len == 0)
                 return;
         if (collection_get(t->env.collections, &q, on_collection, t, &t->collection) < 0)

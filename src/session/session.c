@@ -408,27 +408,6 @@ void session_user(const struct session *s, uint32_t *ret_uid, uint32_t *ret_gid)
         *ret_gid = image ? image->gid : s->spec.gid;
 }
 
-/* Over what is there already: a later value of the same name wins. */
-static int merge(char ***env, const char *const *more) {
-        int r = 0;
-        for (; r == 0 && more && *more; more++) {
-                size_t len = strcspn(*more, "=") + 1;
-                char **at = *env;
-                while (at && *at && strncmp(*at, *more, len) != 0)
-                        at++;
-                if (!at || !*at) {
-                        r = strv_push(env, *more);
-                        continue;
-                }
-                char *copy = strdup(*more);
-                if (!copy)
-                        return -ENOMEM;
-                free(*at);
-                *at = copy;
-        }
-        return r;
-}
-
 char **session_environment(const struct session *s, uint32_t uid, const char *const *more) {
         const struct image_user *known = s->lease && s->lease->user->uid == uid ? s->lease->user : NULL;
         char home[sizeof known->home + 8], name[sizeof known->name + 8];
@@ -436,13 +415,13 @@ char **session_environment(const struct session *s, uint32_t uid, const char *co
         snprintf(name, sizeof name, "USER=%s", known && known->name[0] ? known->name : uid == 0 ? "root" : "user");
         const char *const clean[] = { "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", home, name, "LANG=C.UTF-8", "TZ=UTC", NULL };
         char **env = NULL;
-        int r = merge(&env, clean);
+        int r = strv_merge_env(&env, clean);
         if (r == 0 && s->lease)
-                r = merge(&env, (const char *const *)s->lease->config->env);
+                r = strv_merge_env(&env, (const char *const *)s->lease->config->env);
         if (r == 0)
-                r = merge(&env, (const char *const *)s->spec.env);
+                r = strv_merge_env(&env, (const char *const *)s->spec.env);
         if (r == 0)
-                r = merge(&env, more);
+                r = strv_merge_env(&env, more);
         if (r < 0)
                 return strv_free(env);
         strv_sort(env);

@@ -54,9 +54,10 @@ static void fail(struct box *b, const struct error *e) {
 static void exited(struct sandbox_exec *x, const struct exec_end *end, void *user) {
         struct box *b = user;
         b->result.status = end->status;
-        if (!end->started && !end->sandbox_ended)
+        if (!end->started && !end->sandbox_ended) {
+                b->result.not_started = !b->decided;
                 fail(b, &end->error);
-        else if (end->timed_out)
+        } else if (end->timed_out)
                 decide(b, BOX_TIMED_OUT);
         else if (end->output_limit) {
                 b->result.hit[LIMIT_OUTPUT] = true;
@@ -89,6 +90,7 @@ static void failed(struct sandbox *s, const char *step, const struct error *e, v
         struct box *b = user;
         struct error with_step = *e;
         error_prefix(&with_step, "%s", step);
+        b->result.no_image = strcmp(step, SANDBOX_STEP_IMAGE) == 0;
         fail(b, &with_step);
 }
 

@@ -36,6 +36,8 @@ struct box_result {
         const char *out;           /* the first BOX_OUT_MAX bytes, NUL-terminated */
         const char *err;           /* the last BOX_TAIL_MAX bytes */
         struct error error;
+        bool not_started;          /* BOX_FAILED: the program could not be executed */
+        bool no_image;             /* BOX_FAILED: the image is not there for us */
 };
 typedef void (*box_done)(const struct box_result *r, void *user);
 

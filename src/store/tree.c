@@ -14,7 +14,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/strv.h"
-#include "store/image.h"
 #include "store/tree_private.h"
 
 static const char *const tree_failure_names[TREE_FAILURE_MAX] = {
@@ -44,7 +43,7 @@ static void ticket_free(struct tree_ticket *t) {
         repo_url_release(&t->url);
         fd_close(t->source_fd);
         free(t->wanted);
-        free(t->image);
+        image_chain_unref(t->image);
         free(t->repo_path);
         free(t->setup_command);
         egress_rules_unref(t->setup_allow);
@@ -187,11 +186,6 @@ static bool known_by_hash(struct tree_ticket *t) {
 
 static void step_resolve(struct tree_ticket *t) {
         struct error e;
-        if (t->image_missing) {
-                error_say(&e, -ENOENT, "image %s: no such image", t->image);
-                tree_ticket_fail(t, TREE_IMAGE_NOT_FOUND, &e);
-                return;
-        }
         if (known_by_hash(t)) {
                 t->step = STEP_TREE;
                 ticket_step(t);
@@ -310,7 +304,8 @@ static char *copy(const char *s, int *r) {
 static int ticket_fill(struct tree_ticket *t, const struct tree_request *req) {
         int r = 0;
         t->wanted = copy(req->commit, &r);
-        t->image = copy(req->image, &r);
+        t->image = req->image ? image_chain_ref(req->image) : NULL;
+        snprintf(t->image_digest, sizeof t->image_digest, "%s", req->image ? req->image_digest : spawner_image_digest(t->store->spawner));
         t->repo_path = copy(req->repo_path, &r);
         t->setup_command = copy(req->setup_command, &r);
         t->setup_network = req->setup_network;
@@ -334,10 +329,6 @@ int tree_acquire(struct tree_store *ts, const struct tree_request *req, tree_don
                 r = tree_address(ts, req->repo_url, req->commit, &t->url, &t->source_fd, e);
         if (r == 0 && (r = ticket_fill(t, req)) < 0)
                 error_set(e, r, "prepare a tree");
-        if (r == 0) {
-                struct error image_error;
-                t->image_missing = image_digest(ts->spawner, req->image, t->image_digest, &image_error) < 0;
-        }
         if (r < 0) {
                 ticket_free(t);
                 return r;
@@ -361,14 +352,12 @@ static int image_tree_hash(const char *digest, const char *repo_path, char ret[s
         return 0;
 }
 
-int tree_of_image(struct tree_store *ts, const char *image, const char *repo_path, struct tree **ret, struct error *e) {
+int tree_of_image(struct tree_store *ts, const char *image_digest, const char *repo_path, struct tree **ret) {
         _cleanup_free_ struct tree_answer *a = calloc(1, sizeof *a);
-        int r = a ? image_digest(ts->spawner, image, a->image_digest, e) : error_set(e, -ENOMEM, "tree of image %s", image);
+        int r = a ? image_tree_hash(image_digest, repo_path, a->tree_hash) : -ENOMEM;
         if (r < 0)
                 return r;
-        r = image_tree_hash(a->image_digest, repo_path, a->tree_hash);
-        if (r < 0)
-                return error_set(e, r, "tree of image %s", image);
+        snprintf(a->image_digest, sizeof a->image_digest, "%s", image_digest);
         a->tree.image_digest = a->image_digest;
         a->tree.tree_hash = a->tree_hash;
         a->tree.layers = a->ids;

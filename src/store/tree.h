@@ -8,13 +8,14 @@
  * it, where a setup_command is given, what that command changed. Loop thread only. */
 #pragma once
 #include "sandbox/sandbox.h"
+#include "store/image_store.h"
 #include "store/mirror.h"
 
 struct tree_store;
 struct tree_ticket;
 
 enum tree_failure {                /* codes of the wire (error.code) */
-        TREE_OK, TREE_REPO_UNREACHABLE, TREE_COMMIT_NOT_FOUND, TREE_IMAGE_NOT_FOUND, TREE_SETUP_FAILED, TREE_SETUP_TIMEOUT,
+        TREE_OK, TREE_REPO_UNREACHABLE, TREE_COMMIT_NOT_FOUND, TREE_IMAGE_NOT_FOUND /* it went while it was used */, TREE_SETUP_FAILED, TREE_SETUP_TIMEOUT,
         TREE_DISK_FULL, TREE_INTERNAL, TREE_FAILURE_MAX,
 };
 STRING_TABLE_DECLARE(tree_failure);
@@ -22,7 +23,8 @@ STRING_TABLE_DECLARE(tree_failure);
 struct tree_request {
         const char *repo_url;      /* as the client gave it, credentials included; validated by tree_url_check */
         const char *commit;        /* full hash or a name: names are resolved at the remote for each request */
-        const char *image;         /* IMAGE_HOST or a directory */
+        struct image_chain *image; /* what setup_command runs in; a reference is taken. NULL: the host's own */
+        const char *image_digest;  /* 64 hex; not looked at without `image` */
         const char *repo_path;     /* absolute, "/testbed" */
         const char *setup_command; /* NULL or "" = none */
         enum sandbox_network setup_network;
@@ -51,8 +53,8 @@ int tree_url_check(struct tree_store *ts, const char *repo_url, const char *comm
 typedef void (*tree_done)(struct tree *t, enum tree_failure failure, const struct error *e, void *user);  /* t NULL on failure */
 int tree_acquire(struct tree_store *ts, const struct tree_request *req, tree_done done, void *user, struct tree_ticket **ret, struct error *e);
 /* The tree that an image has at repo_path, for tree_release: no layers, no commit, nothing is made; `tree_hash` is of the image's digest
- * and the path. At once. -ENOENT: no such image. Nobody has looked whether the path is there. */
-int tree_of_image(struct tree_store *ts, const char *image, const char *repo_path, struct tree **ret, struct error *e);
+ * and the path. At once. Nobody has looked whether the path is there. -ENOMEM. */
+int tree_of_image(struct tree_store *ts, const char *image_digest, const char *repo_path, struct tree **ret);
 void tree_cancel(struct tree_ticket *t);       /* the callback will not run; work shared with others goes on */
 void tree_release(struct tree_store *ts, struct tree *t);    /* layers become evictable */
 

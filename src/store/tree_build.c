@@ -25,6 +25,7 @@ struct tree_build {
         struct layer_manifest m;           /* of the layer being made */
         struct tree_ticket *waiting;
         struct cached_layer *below;        /* LAYER_SETUP: the tree, in use while this runs */
+        struct image_chain *image;         /* likewise, what is below that */
         struct mirror *mirror;             /* LAYER_TREE: held while this runs */
         struct box *box;
         bool running, cancelled;
@@ -63,6 +64,7 @@ static void settle(struct tree_build *b, bool remember) {
         struct error e = b->error;
         if (b->below)
                 cached_layer_unuse(TAKE_PTR(b->below));
+        b->image = image_chain_unref(b->image);
         mirror_drop(TAKE_PTR(b->mirror));
         b->running = false;
         b->failed_ms = now_ms();
@@ -209,7 +211,10 @@ static void box_gone(const struct box_result *r, void *user) {
                 return;
         case BOX_FAILED:
                 b->error = r->error;
-                give_up(b, r->error.code == -ENOENT && setup ? TREE_IMAGE_NOT_FOUND : r->error.code == -ENOSPC ? TREE_DISK_FULL : TREE_INTERNAL);
+                if (r->not_started)
+                        error_prefix(&b->error, "%s: /bin/sh", setup ? "setup_command" : "the checkout");
+                give_up(b, !setup && r->error.code != -ENOSPC ? TREE_INTERNAL : r->not_started ? TREE_SETUP_FAILED : r->no_image ? TREE_IMAGE_NOT_FOUND :
+                           r->error.code == -ENOSPC ? TREE_DISK_FULL : TREE_INTERNAL);
                 return;
         }
 }
@@ -274,9 +279,20 @@ static char **setup_env(const struct tree_ticket *t) {
         return r == 0 ? env : strv_free(env);
 }
 
+/* What the set-up stands on, bottom first: the image's layers, then the tree. The strings stay theirs. */
+static const char **layers_below(const struct tree_ticket *t) {
+        size_t n = t->image ? image_chain_count(t->image) : 0;
+        const char **v = calloc(n + 2, sizeof *v);
+        for (size_t i = 0; v && i < n; i++)
+                v[i] = image_chain_layers(t->image)[i];
+        if (v)
+                v[n] = cached_layer_manifest(t->tree)->id;
+        return v;
+}
+
 static int start_setup(struct tree_build *b, struct tree_ticket *t, struct error *e) {
         char name[32];
-        const char *const layers[] = { cached_layer_manifest(t->tree)->id, NULL };
+        _cleanup_free_ const char **layers = layers_below(t);
         /* What root made in the tree goes to the tree's owner with it; the rest of it is his already. */
         static const char give[] = "/bin/sh /run/brig/setup || exit; exec find \"$0\" -xdev -user 0 -exec chown -h \"$1\" {} +";
         char owner[OWNER_SIZE];
@@ -285,19 +301,20 @@ static int start_setup(struct tree_build *b, struct tree_ticket *t, struct error
         _cleanup_close_ int fd = fs_memfd("setup", t->setup_command, strlen(t->setup_command));
         const struct sandbox_file file = { .name = "setup", .fd = fd, .mode = 0444 };
         snprintf(name, sizeof name, "setup-%.16s", b->key);
-        struct sandbox_spec s = { .id = name, .profile = PROFILE_SETUP, .image = t->image, .layers = layers, .upper = UPPER_LAYER, .upper_layer = b->m.id,
+        struct sandbox_spec s = { .id = name, .profile = PROFILE_SETUP, .image = t->image ? image_chain_image(t->image) : IMAGE_HOST, .layers = layers, .upper = UPPER_LAYER, .upper_layer = b->m.id,
                                   .network = t->setup_network, .allow = t->setup_allow, .limits = t->limits, .files = &file, .n_files = 1 };
         s.limits.wall_ms = MAX2(s.limits.wall_ms, t->setup_timeout_ms + 60000);
         char **env = setup_env(t);
         const struct box_spec spec = { .sandbox = &s, .argv = argv, .env = (const char *const *)env, .cwd = t->repo_path,
                                        .timeout_ms = t->setup_timeout_ms, .both = true };
-        int r = fd < 0 ? error_set(e, fd, "pass the setup_command") : !env ? error_set(e, -ENOMEM, "start the setup_command") : 0;
+        int r = fd < 0 ? error_set(e, fd, "pass the setup_command") : !env || !layers ? error_set(e, -ENOMEM, "start the setup_command") : 0;
         if (r == 0)
                 r = box_start(b->store->spawner, &spec, box_gone, b, &b->box, e);
         strv_free(env);
         if (r == 0) {
                 cached_layer_use(t->tree);
                 b->below = t->tree;
+                b->image = t->image ? image_chain_ref(t->image) : NULL;
         }
         return r;
 }

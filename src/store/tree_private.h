@@ -21,14 +21,14 @@ struct tree_ticket {
         /* the request */
         struct repo_url url;
         int source_fd;
-        char *wanted, *image, *repo_path, *setup_command, **setup_env;
+        struct image_chain *image;         /* NULL: the host's own */
+        char *wanted, *repo_path, *setup_command, **setup_env;
         enum sandbox_network setup_network;
         struct egress_rules *setup_allow;
         uint64_t setup_timeout_ms;
         uint32_t uid, gid;                 /* both 0: the tree is root's */
         struct sandbox_limits limits;
         char image_digest[SHA256_HEX];
-        bool image_missing;
         /* how far it is */
         char commit[65], tree_key[SHA256_HEX];
         struct mirror_ticket *mirror;

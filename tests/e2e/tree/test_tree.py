@@ -104,8 +104,6 @@ def test_what_cannot_be_had_has_its_code(fresh, repo, place):
     assert (a.kind, a.code) == ("failed", "commit_not_found")
     a = fresh.acquire(5, "http://127.0.0.1:1/x", commit)
     assert (a.kind, a.code) == ("failed", "repo_unreachable") and "127.0.0.1" in a.text
-    a = fresh.acquire(6, repo.path, commit, image="/tmp/no-such-image")
-    assert (a.kind, a.code) == ("failed", "image_not_found")
     blob = repo.git("rev-parse", commit + ":a")
     a = fresh.acquire(7, repo.path, blob)
     assert (a.kind, a.code) == ("failed", "commit_not_found")

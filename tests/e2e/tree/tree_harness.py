@@ -68,7 +68,6 @@ class Store:
         self.lines = queue.Queue()
         self.early = []
         threading.Thread(target=self.read, daemon=True).start()
-        self.images = {}
         assert self.line(lambda f: f[0] == "ready" or f[0].startswith("failed"))[0] == "ready"
 
     def read(self):
@@ -92,8 +91,8 @@ class Store:
         self.p.stdin.write("\t".join(map(str, fields)) + "\n")
         self.p.stdin.flush()
 
-    def ask(self, n, url, commit, setup="", image="host", path="/testbed", network="none", timeout_ms=60000):
-        self.send("acquire", n, url, commit, image, path, setup, network, timeout_ms)
+    def ask(self, n, url, commit, setup="", path="/testbed", network="none", timeout_ms=60000):
+        self.send("acquire", n, url, commit, path, setup, network, timeout_ms)
 
     def answer(self, n):
         return Answer(self.line(lambda f: f[0] in ("got", "failed", "refused") and f[1] == str(n)))

@@ -28,7 +28,7 @@ static struct spawner *spawner;
 static struct tree_store *store;
 static uv_pipe_t input;
 static struct buf line = BUF_INIT(1 << 20);
-static struct slot { struct tree_ticket *ticket; struct tree *tree; char *image; } slots[SLOTS];
+static struct slot { struct tree_ticket *ticket; struct tree *tree; } slots[SLOTS];
 
 static void say(const char *fmt, ...) PRINTF_LIKE(1, 2);
 static void say(const char *fmt, ...) {
@@ -57,19 +57,17 @@ static void acquire(char **f) {
         tree_release(store, TAKE_PTR(s->tree));
         static const char *const env[] = { "BRIG_SETUP=yes", NULL };
         struct error e = { 0 };
-        struct tree_request q = { .repo_url = f[2], .commit = f[3], .image = f[4], .repo_path = f[5], .setup_command = f[6],
-                                  .setup_network = (enum sandbox_network)sandbox_network_from_string(f[7]), .setup_env = env,
-                                  .setup_timeout_ms = strtoull(f[8], NULL, 10) };
+        struct tree_request q = { .repo_url = f[2], .commit = f[3], .repo_path = f[4], .setup_command = f[5],
+                                  .setup_network = (enum sandbox_network)sandbox_network_from_string(f[6]), .setup_env = env,
+                                  .setup_timeout_ms = strtoull(f[7], NULL, 10) };
         sandbox_limits_default(&q.limits);
-        free(s->image);
-        s->image = strdup(f[4]);
         if (tree_acquire(store, &q, on_tree, s, &s->ticket, &e) < 0)
                 say("refused\t%s\t%s", f[1], e.text);
 }
 
 /* ---- exec ---- */
 
-struct run { long n; char *command; struct output_capture out; struct sandbox *sandbox; int status; uint64_t began_ns; char *image; struct error error; };
+struct run { long n; char *command; struct output_capture out; struct sandbox *sandbox; int status; uint64_t began_ns; struct error error; };
 
 static void on_exit_of(struct sandbox_exec *x, const struct exec_end *end, void *user) {
         struct run *r = user;
@@ -125,7 +123,7 @@ static void exec(char **f) {
         r->command = strdup(f[2]);
         r->began_ns = now_ns();
         capture_init(&r->out, 65536, 65536, 64 << 20, -1);
-        struct sandbox_spec s = { .id = "run", .profile = PROFILE_SCORE, .image = n < 0 ? IMAGE_HOST : slots[n].image, .layers = t ? t->layers : no_layers,
+        struct sandbox_spec s = { .id = "run", .profile = PROFILE_SCORE, .image = IMAGE_HOST, .layers = t ? t->layers : no_layers,
                                   .upper = UPPER_TMPFS, .network = NETWORK_NONE };
         sandbox_limits_default(&s.limits);
         if (sandbox_create(spawner, &s, &cb, r, &r->sandbox, &e) < 0)
@@ -158,12 +156,12 @@ static void quit(void) {
 }
 
 static void command(char *text) {
-        char *f[10] = { NULL };
+        char *f[9] = { NULL };
         struct error e;
         size_t n = 0;
-        while (n < 9 && (f[n] = strsep(&text, "\t")))
+        while (n < 8 && (f[n] = strsep(&text, "\t")))
                 n++;
-        if (strcmp(f[0], "acquire") == 0 && n == 9)
+        if (strcmp(f[0], "acquire") == 0 && n == 8)
                 acquire(f);
         else if (strcmp(f[0], "exec") == 0 && n == 3)
                 exec(f);

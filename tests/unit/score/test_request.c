@@ -130,6 +130,7 @@ static void every_field_refuses_the_wrong_type(void **state) {
                 { "control", { "1", "\"x\"", "true" } },
                 { "gold_patch", { "1", "[]", "true" } },
                 { "tree", { "1", "\"x\"", "true", "[]" } },
+                { "pull_timeout", { "\"x\"", "[]", "{}", "0", "-1" } },
         };
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
                 for (size_t k = 0; k < 8 && rows[i].values[k]; k++) {

@@ -17,8 +17,12 @@
 struct sandbox { int alive; };
 struct sandbox_exec { int n; };
 struct tree_ticket { int n; };
+struct image_acquisition { int n; };
+struct image_chain { const char *base; const char *ids[3]; };
 
 static struct fake {
+        image_acquired acquired; void *acquire_user; bool acquire_cancelled; int leases; uint64_t pull_timeout_ms;
+        char *layers[4]; char *image, *env; uint32_t uid;
         tree_done tree_done; void *tree_user; bool tree_cancelled, tree_released, of_image;
         struct sandbox box; const struct sandbox_callbacks *cb; void *box_user; bool destroyed; size_t n_files; int create_error;
         apply_done apply_done; void *apply_user;
@@ -34,6 +38,27 @@ static struct sandbox_exec exec;
 static const char *const layers[] = {"layer", NULL};
 static struct tree tree = {.commit = "abc", .image_digest = "d", .tree_hash = "t", .layers = layers};
 
+static struct image_chain chain = {.base = IMAGE_SCRATCH, .ids = {"below", "above", NULL}};
+static const struct image_config plain;
+static const struct image_user nobody = {.uid = 0};
+static struct image_acquisition acquisition;
+
+int image_acquire(struct image_store *st, const char *ref, const struct image_acquire_options *o, image_acquired done, void *user,
+                  struct image_acquisition **ret, struct error *e) {
+        f.acquired = done;
+        f.acquire_user = user;
+        f.pull_timeout_ms = o->pull_timeout_ms;
+        *ret = &acquisition;
+        return 0;
+}
+void image_acquire_cancel(struct image_acquisition *a) { f.acquire_cancelled = true; }
+void image_lease_release(struct image_lease *l) { f.leases -= l != NULL; }
+struct image_chain *image_chain_ref(struct image_chain *c) { return c; }
+struct image_chain *image_chain_unref(struct image_chain *c) { return NULL; }
+const char *image_chain_image(const struct image_chain *c) { return c->base; }
+const char *const *image_chain_layers(const struct image_chain *c) { return c->ids; }
+size_t image_chain_count(const struct image_chain *c) { return 2; }
+
 int tree_acquire(struct tree_store *ts, const struct tree_request *req, tree_done done, void *user, struct tree_ticket **ret, struct error *e) {
         f.tree_done = done;
         f.tree_user = user;
@@ -42,12 +67,10 @@ int tree_acquire(struct tree_store *ts, const struct tree_request *req, tree_don
 }
 static const char *const failures[] = {"", "", "commit_not_found", "image_not_found", "", "", "", ""};
 STRING_TABLE(tree_failure, failures, TREE_FAILURE_MAX)
-int tree_of_image(struct tree_store *ts, const char *image, const char *repo_path, struct tree **ret, struct error *e) {
+int tree_of_image(struct tree_store *ts, const char *image_digest, const char *repo_path, struct tree **ret) {
         static const char *const none[] = {NULL};
         static struct tree whole = {.image_digest = "d1", .tree_hash = "d2", .layers = none};
         f.of_image = true;
-        if (strcmp(image, "/absent") == 0)
-                return error_say(e, -ENOENT, "image %s: no such image", image);
         *ret = &whole;
         return 0;
 }
@@ -59,6 +82,9 @@ int sandbox_create(struct spawner *sp, const struct sandbox_spec *spec, const st
         f.cb = cb;
         f.box_user = user;
         f.n_files = spec->n_files;
+        f.image = strdup(spec->image);
+        for (size_t i = 0; i < 4 && spec->layers[i]; i++)
+                f.layers[i] = strdup(spec->layers[i]);
         *ret = &f.box;
         return 0;
 }
@@ -76,6 +102,15 @@ int sandbox_exec(struct sandbox *s, const struct exec_spec *x, void (*exited)(st
         f.out = x->out;
         f.err = x->err;
         f.n_execs++;
+        f.uid = x->uid;
+        free(f.env);
+        f.env = NULL;
+        for (size_t i = 0; x->env[i]; i++) {
+                char *all;
+                assert_true(asprintf(&all, "%s%s\n", f.env ? f.env : "", x->env[i]) > 0);
+                free(f.env);
+                f.env = all;
+        }
         for (int i = 0; i < 3 && x->argv[i]; i++)
                 snprintf(f.exec_argv[i] = realloc(f.exec_argv[i], 256), 256, "%s", x->argv[i]);
         for (size_t i = 0; i < x->n_fds; i++) {
@@ -114,15 +149,26 @@ static void on_done(struct score_record *rec, void *user) {
 
 static void spin(void) { while (uv_run(&loop, UV_RUN_NOWAIT)) if (!uv_loop_alive(&loop) || f.done == 0) break; }
 
-static void begin(const char *extra) {
+static void acquired_as(const struct image_config *config, const struct image_user *user) {
+        static struct image_lease lease;
+        lease = (struct image_lease){.chain = &chain, .config = config, .digest = "d1", .user = user};
+        f.leases++;
+        f.acquired(&lease, IMAGE_OK, NULL, f.acquire_user);
+}
+
+static void begin_only(const char *extra) {
         char body[2048];
         struct score_defaults d;
         struct score_request req;
         struct error e = {0};
         struct score_env env = {.loop = &loop, .record_output_max = 4096};
         free(f.json);
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++) {
                 free(f.exec_argv[i]);
+                free(f.layers[i]);
+        }
+        free(f.image);
+        free(f.env);
         f = (struct fake){.events = -1};
         score_defaults_init(&d);
         snprintf(body, sizeof(body), "{\"repo_url\":\"file:///r\",\"patch\":\"p\",\"test_patch\":\"t\",%s}", extra);
@@ -130,6 +176,11 @@ static void begin(const char *extra) {
                 fail_msg("%s", e.text);
         if (score_task_start(&env, "id", &req, -1, on_done, NULL, &task, &e) < 0)
                 fail_msg("%s", e.text);
+}
+
+static void begin(const char *extra) {
+        begin_only(extra);
+        acquired_as(&plain, &nobody);
 }
 
 static void tree_ready(void) { f.tree_done(&tree, TREE_OK, NULL, f.tree_user); }
@@ -186,8 +237,10 @@ static void an_unknown_command_is_judged_by_its_status(void **state) {
 }
 
 static void cancelling_in_any_state_ends_in_cancelled(void **state) {
-        for (int at = 0; at < 5; at++) {
-                begin(TEXT ",\"lint_command\":\"ruff\"");
+        for (int at = -1; at < 5; at++) {
+                begin_only(TEXT ",\"lint_command\":\"ruff\"");
+                if (at >= 0)
+                        acquired_as(&plain, &nobody);
                 if (at > 0)
                         tree_ready();
                 if (at > 1)
@@ -198,7 +251,9 @@ static void cancelling_in_any_state_ends_in_cancelled(void **state) {
                         tests_ended(0);
                 score_task_cancel(task);
                 assert_int_equal(f.done, 0);
-                if (at == 0)
+                if (at < 0)
+                        assert_true(f.acquire_cancelled);
+                else if (at == 0)
                         assert_true(f.tree_cancelled);
                 else
                         assert_true(f.destroyed);
@@ -212,6 +267,7 @@ static void cancelling_in_any_state_ends_in_cancelled(void **state) {
                         uv_run(&loop, UV_RUN_NOWAIT);
                 assert_int_equal(f.done, 1);
                 assert_int_equal(f.outcome, OUTCOME_CANCELLED);
+                assert_int_equal(f.leases, 0);
         }
 }
 
@@ -255,13 +311,71 @@ static void a_tree_of_the_image_is_not_made(void **state) {
         assert_non_null(strstr(f.json, "\"tree_hash\":\"d2\""));
 }
 
-static void an_image_that_is_not_there_ends_the_task(void **state) {
-        begin(TEXT ",\"tree\":\"image\",\"image\":\"/absent\"");
-        for (int i = 0; i < 10; i++)
-                uv_run(&loop, UV_RUN_NOWAIT);
-        assert_int_equal(f.done, 1);
-        assert_string_equal(f.error_code, "image_not_found");
-        assert_null(f.cb);
+static void an_image_that_cannot_be_had_ends_the_task_with_a_code(void **state) {
+        static const struct { enum image_failure failure; const char *code; } all[] = {
+                {IMAGE_NOT_FOUND, "image_not_found"}, {IMAGE_INVALID, "image_not_found"}, {IMAGE_TOO_LARGE, "image_not_found"},
+                {IMAGE_UNREACHABLE, "image_not_found"}, {IMAGE_UNAUTHORIZED, "image_not_found"}, {IMAGE_TIMEOUT, "image_not_found"},
+                {IMAGE_DISK_FULL, "disk_full"}, {IMAGE_INTERNAL, "internal"},
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+                begin_only(TEXT ",\"image\":\"some/thing\",\"pull_timeout\":7");
+                assert_int_equal(f.pull_timeout_ms, 7000);
+                f.acquired(NULL, all[i].failure, &(struct error){.code = -EIO, .text = "the reason"}, f.acquire_user);
+                for (int k = 0; k < 10; k++)
+                        uv_run(&loop, UV_RUN_NOWAIT);
+                assert_int_equal(f.done, 1);
+                assert_int_equal(f.outcome, OUTCOME_INFRA_ERROR);
+                assert_string_equal(f.error_code, all[i].code);
+                assert_non_null(strstr(f.json, "image some/thing: the reason"));
+                assert_null(f.tree_done);
+                assert_null(f.cb);
+        }
+}
+
+static void a_task_stands_on_the_images_layers_and_the_trees(void **state) {
+        begin(TEXT ",\"image\":\"stored\"");
+        tree_ready();
+        assert_string_equal(f.image, IMAGE_SCRATCH);
+        const char *const expected[] = {"below", "above", "layer"};
+        for (size_t i = 0; i < 3; i++)
+                assert_string_equal(f.layers[i], expected[i]);
+        assert_null(f.layers[3]);
+        box_ready();
+        applied(true, true);
+        tests_ended(EXITED(1));
+        assert_int_equal(f.leases, 1);
+        box_gone();
+        assert_int_equal(f.leases, 0);
+}
+
+/* Runs a task on an image with this configuration up to its command. */
+static void run_as(const char *extra, const struct image_config *config, const struct image_user *user) {
+        begin_only(extra);
+        acquired_as(config, user);
+        tree_ready();
+        box_ready();
+        applied(true, true);
+}
+
+static void the_images_user_and_environment_are_the_commands_unless_the_request_says(void **state) {
+        char path[] = "PATH=/there", a[] = "A=image", b[] = "B=image", *env[] = {path, a, b, NULL};
+        const struct image_config config = {.env = env};
+        const struct image_user user = {.uid = 7, .gid = 8, .name = "seven", .home = "/home/seven"};
+        run_as(TEXT ",\"env\":{\"B\":\"request\"}", &config, &user);
+        assert_int_equal(f.uid, 7);
+        assert_string_equal(f.env, "A=image\nB=request\nHOME=/home/seven\nLANG=C.UTF-8\nPATH=/there\nTZ=UTC\nUSER=seven\n");
+        tests_ended(0);
+        box_gone();
+        run_as(TEXT ",\"user\":9", &config, &user);
+        assert_int_equal(f.uid, 9);
+        assert_non_null(strstr(f.env, "HOME=/tmp\n"));
+        tests_ended(0);
+        box_gone();
+        run_as(TEXT ",\"user\":0", &config, &user);
+        assert_int_equal(f.uid, 0);
+        assert_non_null(strstr(f.env, "HOME=/root\n"));
+        tests_ended(0);
+        box_gone();
 }
 
 static void a_path_that_the_image_lacks_is_a_broken_environment(void **state) {
@@ -419,7 +533,9 @@ int main(void) {
                 cmocka_unit_test(a_tree_that_cannot_be_made_is_an_infra_error_with_its_code),
                 cmocka_unit_test(a_sandbox_that_fails_is_an_infra_error),
                 cmocka_unit_test(a_tree_of_the_image_is_not_made),
-                cmocka_unit_test(an_image_that_is_not_there_ends_the_task),
+                cmocka_unit_test(an_image_that_cannot_be_had_ends_the_task_with_a_code),
+                cmocka_unit_test(a_task_stands_on_the_images_layers_and_the_trees),
+                cmocka_unit_test(the_images_user_and_environment_are_the_commands_unless_the_request_says),
                 cmocka_unit_test(a_path_that_the_image_lacks_is_a_broken_environment),
                 cmocka_unit_test(a_rejected_patch_still_runs_the_tests),
                 cmocka_unit_test(a_rejected_test_patch_runs_nothing),
