@@ -123,9 +123,14 @@ static void handle_keep(struct brig_client *c, CURL *h) {
         curl_easy_cleanup(h);
 }
 
+struct sink { CURL *handle; const struct exchange *exchange; struct answer *answer; };
+
 static size_t on_body(char *p, size_t one, size_t n, void *user) {
-        struct answer *a = user;
-        return buf_add(&a->body, p, one * n) < 0 ? 0 : one * n;
+        const struct sink *s = user;
+        long status = 0;
+        if (s->exchange->piece && curl_easy_getinfo(s->handle, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK && status == 200)
+                return s->exchange->piece(p, one * n, s->exchange->piece_user) ? 0 : one * n;
+        return buf_add(&s->answer->body, p, one * n) < 0 ? 0 : one * n;
 }
 
 static int add_header(struct curl_slist **list, const char *line) {
@@ -152,15 +157,20 @@ static int request_headers(const struct brig_client *c, const struct exchange *x
         return r;
 }
 
-static void handle_set(CURL *h, const struct brig_client *c, const struct exchange *x, const char *url, struct curl_slist *headers, struct answer *a) {
+static void handle_set(CURL *h, const struct brig_client *c, const struct exchange *x, const char *url, struct curl_slist *headers, struct sink *s) {
         curl_easy_setopt(h, CURLOPT_URL, url);
         curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
         curl_easy_setopt(h, CURLOPT_PROXY, "");
         curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-        curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, (long)(x->timeout * 1000));
+        if (x->silence > 0) {
+                curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, (long)(REQUEST_TIMEOUT_S * 1000));
+                curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+                curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, x->silence);
+        } else
+                curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, (long)(x->timeout * 1000));
         curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
         curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_body);
-        curl_easy_setopt(h, CURLOPT_WRITEDATA, a);
+        curl_easy_setopt(h, CURLOPT_WRITEDATA, s);
         if (c->socket_path)
                 curl_easy_setopt(h, CURLOPT_UNIX_SOCKET_PATH, c->socket_path);
         if (x->body) {
@@ -182,9 +192,10 @@ static int exchange_once(struct brig_client *c, const struct exchange *x, struct
         _cleanup_free_ char *url = NULL;
         struct curl_slist *headers = NULL;
         CURL *h = handle_take(c);
+        struct sink sink = { h, x, a };
         CURLcode code = CURLE_OUT_OF_MEMORY;
         if (h && asprintf(&url, "%s%s", c->url, x->path) >= 0 && request_headers(c, x, &headers) == 0) {
-                handle_set(h, c, x, url, headers, a);
+                handle_set(h, c, x, url, headers, &sink);
                 code = curl_easy_perform(h);
         }
         long status = 0;

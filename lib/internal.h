@@ -24,6 +24,9 @@ struct exchange {
         const char *key;               /* Idempotency-Key, NULL without */
         double timeout;
         int tries;                     /* at least 1; a request that never left is sent again whatever this says */
+        /* The body of an answer 200 as it comes, instead of keeping it; non-zero breaks off. NULL: kept. */
+        int (*piece)(const char *p, size_t n, void *user); void *piece_user;
+        long silence;                  /* instead of `timeout`: seconds without a byte; 0 = not looked at */
 };
 struct answer { int status; double retry_after; struct buf body; };
 static inline void cleanup_answer(struct answer *a) { buf_release(&a->body); }

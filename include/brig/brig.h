@@ -124,6 +124,22 @@ BRIG_API void brig_finish_result_release(struct brig_finish_result *r);
 BRIG_API int brig_session_finish(struct brig_client *c, const char *session_id, const char *request, struct brig_finish_result *ret,
                                  struct brig_error *e);
 
+/* ---- background commands of a session (Brig's native API) ----------------------------------------------------------- */
+
+/* `request`: the call's body, JSON ({"command": "make test"}, or "argv", "cwd", "env", "timeout_s", ...). Never sent twice. */
+BRIG_API int brig_start_command(struct brig_client *c, const char *session_id, const char *request, long *ret_command, struct brig_error *e);
+
+struct brig_follow_options {       /* zeroes are the defaults */
+        const char *stream;        /* "stdout" or "stderr"; NULL = both, each in its own order */
+        long long offset;          /* first byte of each; negative: from the end */
+};
+struct brig_command_end { int exit_code; bool timed_out, oom, output_limit, session_ended; };
+/* What the command has written, then what it writes, to `each` (in this thread; bytes are not a string; non-zero ends the call and is
+ * returned), until it ends. A connection that is lost is made again and goes on where it broke off. `options`, `ret` may be NULL. */
+BRIG_API int brig_follow_command(struct brig_client *c, const char *session_id, long command, const struct brig_follow_options *options,
+                                 int (*each)(const char *stream, const char *bytes, size_t n, void *user), void *user,
+                                 struct brig_command_end *ret, struct brig_error *e);
+
 /* ---- many endpoints ------------------------------------------------------------------------------------------------ */
 
 /* Work goes where there is room, in turns; an endpoint that fails rests, and its work goes to another. A task may run more than

@@ -28,11 +28,14 @@ from .executor import (
     start_session,
     submit_task,
 )
+from .commands import CommandExit, CommandOutput, afollow_command, follow_command, start_command
 from .pool import AsyncPool, Pool
 from .bodies import ExecResult, FinishResult, SessionStartSpec, TaskResult, TaskSpec
 
 __all__ = [
     "AsyncPool",
+    "CommandExit",
+    "CommandOutput",
     "ExecResult",
     "FinishResult",
     "Pool",
@@ -40,14 +43,17 @@ __all__ = [
     "TaskExecutorError",
     "TaskResult",
     "TaskSpec",
+    "afollow_command",
     "delete_session",
     "delete_task",
+    "follow_command",
     "get_result",
     "get_session_status",
     "run_task",
     "session_exec",
     "session_export",
     "session_finish",
+    "start_command",
     "start_session",
     "submit_task",
 ]

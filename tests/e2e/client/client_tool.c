@@ -45,6 +45,27 @@ static int task(struct brig_client *c, char **argv) {
         return 0;
 }
 
+static int piece(const char *stream, const char *bytes, size_t n, void *user) {
+        size_t *total = user;
+        for (size_t i = 0; i < n; i++)
+                total[stream[3] == 'e'] = total[stream[3] == 'e'] * 31 + (unsigned char)bytes[i];
+        total[2] += n;
+        return 0;
+}
+
+/* SESSION REQUEST [STREAM OFFSET]: starts and follows. */
+static int follow(struct brig_client *c, char **argv) {
+        size_t total[3] = { 0 };
+        long id;
+        struct brig_command_end end;
+        struct brig_follow_options o = { .stream = argv[2], .offset = argv[2] && argv[3] ? strtoll(argv[3], NULL, 10) : 0 };
+        if (brig_start_command(c, argv[0], argv[1], &id, &e) < 0 || brig_follow_command(c, argv[0], id, &o, piece, total, &end, &e) < 0)
+                return failed();
+        printf("{\"code\":0,\"exit_code\":%d,\"session_ended\":%s,\"n\":%zu,\"out\":%zu,\"err\":%zu}\n", end.exit_code, end.session_ended ? "true" : "false", total[2],
+               total[0], total[1]);
+        return 0;
+}
+
 static int session(struct brig_client *c, char **argv) {
         char *id;
         struct brig_exec_result x;
@@ -107,7 +128,7 @@ int main(int argc, char **argv) {
                 return pool(argv[2], argv + 3, argc - 3);
         if (brig_client_new(argv[2], NULL, &c, &e) < 0)
                 return failed();
-        int r = strcmp(argv[1], "session") == 0 && argc == 6 ? session(c, argv + 3) : argc >= 4 ? task(c, argv + 3) : 64;
+        int r = strcmp(argv[1], "follow") == 0 && argc >= 5 ? follow(c, argv + 3) : strcmp(argv[1], "session") == 0 && argc == 6 ? session(c, argv + 3) : argc >= 4 ? task(c, argv + 3) : 64;
         brig_client_free(c);
         return r;
 }
