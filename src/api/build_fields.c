@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/fields_forms.h"
 #include "base/redact.h"
 #include "base/strv.h"
@@ -30,24 +29,13 @@ void build_body_release(struct build_body *b) {
 
 /* ---- the context ---- */
 
-static int decode_content(const struct json *v, struct buf *to) {
-        struct json b64;
-        if (v->type == JSON_STRING)
-                return json_string(v, to);
-        if (v->type != JSON_OBJECT || !json_get(v, "b64", &b64) || b64.type != JSON_STRING)
-                return -EBADMSG;
-        _cleanup_buf_ struct buf text = BUF_INIT(BUILD_FILES_BYTES_MAX / 3 * 4 + 4);
-        int r = json_string(&b64, &text);
-        return r ? r : base64_decode(buf_str(&text), text.len, to);
-}
-
 static int add_file(const struct field *f, const struct json *key, const struct json *value, size_t *left, struct build_body *b, struct error *e) {
         struct buf bytes = BUF_INIT(*left);
         char *name = NULL;
         int r = field_string(f, key, 4000, &name, NULL, e);
         if (r < 0)
                 return r;
-        r = decode_content(value, &bytes);
+        r = field_content(value, &bytes);
         if (r < 0) {
                 r = r == -ENOSPC ? field_fault(f, e, "more than %u bytes; send an archive", BUILD_FILES_BYTES_MAX) :
                     r == -ENOMEM ? error_set(e, r, "decode request") : field_fault(f, e, "'%.200s' must be a string or {\"b64\": string}", name);
@@ -79,28 +67,17 @@ int parse_build_context(const struct field *f, const struct json *v, struct buil
         return r;
 }
 
-int parse_build_args(const struct field *f, const struct json *v, struct build_body *b, struct error *e) {
-        char **args;
-        int r = field_env(f, v, &args, e);
-        if (r < 0)
-                return r;
-        strv_free(b->args);
-        b->args = args;
-        return 0;
-}
-
 static int parse_context(const struct field *f, const struct json *v, void *target, struct error *e) { return parse_build_context(f, v, target, e); }
-static int parse_args(const struct field *f, const struct json *v, void *target, struct error *e) { return parse_build_args(f, v, target, e); }
 
 /* ---- builds ---- */
 
 static const char *const networks[] = { "open", "none" };
 
 static const struct field build_fields[] = {
-        { .name = "dockerfile", .kind = FIELD_BYTES, AT(dockerfile), .len_at = offsetof(struct build_body, dockerfile_len), .max = DOCKERFILE_BYTES_MAX, .doc = "the Dockerfile's text; by default the file `path` of the context" },
+        { .name = "dockerfile", .kind = FIELD_BYTES, AT(dockerfile), .with_at = offsetof(struct build_body, dockerfile_len), .max = DOCKERFILE_BYTES_MAX, .doc = "the Dockerfile's text; by default the file `path` of the context" },
         { .name = "path", .kind = FIELD_STRING, AT(path), .max = 4000, .def = "`Dockerfile`", .doc = "the Dockerfile in the context, where its text is not given" },
         { .name = "build_context", .kind = FIELD_CUSTOM, .parse = parse_context, .type = "object: name → text or `{\"b64\"}`", .doc = "files that COPY and ADD find; at most 10,000 and 64 MiB. A bigger context is sent as an archive" },
-        { .name = "build_args", .kind = FIELD_CUSTOM, .parse = parse_args, .type = "object of strings", .def = "empty", .doc = "values of ARG" },
+        { .name = "build_args", .kind = FIELD_CUSTOM, .parse = parse_field_env, AT(args), .type = "object of strings", .def = "empty", .doc = "values of ARG" },
         { .name = "target", .kind = FIELD_STRING, AT(target), .max = 128, .def = "the last", .doc = "the stage that is wanted" },
         { .name = "names", .kind = FIELD_LIST, AT(names), .max = NAMES_MAX, .def = "empty", .doc = "names that the image gets" },
         { .name = "network", .kind = FIELD_ENUM, AT(network), .names = networks, .n_names = ARRAY_SIZE(networks), .def = "`open`", .doc = "of RUN" },

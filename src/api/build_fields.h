@@ -21,9 +21,8 @@ void build_body_release(struct build_body *b);
 /* -EINVAL, -ENOMEM. `has_archive`: the context comes beside it. */
 int build_body_decode(const struct json *object, bool has_archive, struct build_body *ret, struct error *e);
 
-/* Rows for other tables whose target holds a build_body at `offset`: dockerfile, build_context, build_args. */
+/* For the parse() of a row of another table. */
 int parse_build_context(const struct field *f, const struct json *v, struct build_body *b, struct error *e);
-int parse_build_args(const struct field *f, const struct json *v, struct build_body *b, struct error *e);
 /* Makes the context (an unnamed file; -1 without one) and fills what build_start takes; borrows from the body. */
 int build_body_spec(struct builder *owner, const struct build_body *b, struct build_spec *ret, int *ret_context, struct error *e);
 

@@ -42,6 +42,8 @@ struct sessions;
 void executor_session_fault(struct http_request *r, int x, const char *text);
 /* 404, or 409 with the state that it is in. */
 void executor_session_unready(struct sessions *ss, struct http_request *r, const char *id);
+/* Is the session that the path names there, and ready? False: it is answered. */
+bool executor_session_ready(struct api *a, struct http_request *r, struct sessions **ret_ss, const char **ret_id);
 /* As executor_body, but an empty body is an empty object. */
 bool executor_optional_body(struct http_request *r, struct json *ret);
 

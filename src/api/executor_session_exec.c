@@ -23,6 +23,23 @@ void executor_session_unready(struct sessions *ss, struct http_request *r, const
         reply_error(r, fault_of_errno(-ENOENT), NOT_FOUND);
 }
 
+bool executor_session_ready(struct api *a, struct http_request *r, struct sessions **ret_ss, const char **ret_id) {
+        struct sessions *ss = engine_sessions(a->engine);
+        const char *id = http_param(r, "id");
+        const struct session *s = ss ? session_find(ss, id) : NULL;
+        if (!ss) {
+                executor_session_fault(r, -ESHUTDOWN, NULL);
+                return false;
+        }
+        if (!s || session_state(s) != SESSION_READY) {
+                executor_session_unready(ss, r, id);
+                return false;
+        }
+        *ret_ss = ss;
+        *ret_id = id;
+        return true;
+}
+
 bool executor_optional_body(struct http_request *r, struct json *ret) {
         static const char none[] = "{}";
         const char *body;
@@ -91,20 +108,11 @@ static int start(struct sessions *ss, struct http_request *r, const char *id, co
 
 void executor_post_exec(struct http_request *r, void *user) {
         struct api *a = user;
-        struct sessions *ss = engine_sessions(a->engine);
-        const char *id = http_param(r, "id");
-        struct session *s = ss ? session_find(ss, id) : NULL;
+        struct sessions *ss;
+        const char *id;
         struct json object;
         struct error e = { 0 };
-        if (!ss) {
-                executor_session_fault(r, -ESHUTDOWN, NULL);
-                return;
-        }
-        if (!s || session_state(s) != SESSION_READY) {
-                executor_session_unready(ss, r, id);
-                return;
-        }
-        if (!executor_optional_body(r, &object))
+        if (!executor_session_ready(a, r, &ss, &id) || !executor_optional_body(r, &object))
                 return;
         int x = start(ss, r, id, &object, &e);
         if (x < 0)

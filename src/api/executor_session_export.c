@@ -119,21 +119,12 @@ static int decode(const struct json *object, struct export_body *b, struct error
 
 void executor_post_export(struct http_request *r, void *user) {
         struct api *a = user;
-        struct sessions *ss = engine_sessions(a->engine);
-        const char *id = http_param(r, "id");
-        struct session *s = ss ? session_find(ss, id) : NULL;
+        struct sessions *ss;
+        const char *id;
         struct export_body b = { 0 };
         struct json object;
         struct error e = { 0 };
-        if (!ss) {
-                executor_session_fault(r, -ESHUTDOWN, NULL);
-                return;
-        }
-        if (!s || session_state(s) != SESSION_READY) {
-                executor_session_unready(ss, r, id);
-                return;
-        }
-        if (!executor_optional_body(r, &object))
+        if (!executor_session_ready(a, r, &ss, &id) || !executor_optional_body(r, &object))
                 return;
         int x = decode(&object, &b, &e);
         struct export_call *c = x == 0 ? calloc(1, sizeof *c) : NULL;

@@ -70,9 +70,8 @@ static int parse_labels(const struct field *f, const struct json *v, void *targe
         return 0;
 }
 
-static int parse_key(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct envelope *env = target;
-        char *key;
+int parse_idempotency_key(const struct field *f, const struct json *v, void *target, struct error *e) {
+        char **at = (char **)((char *)target + f->at), *key;
         int r = field_string(f, v, IDEMPOTENCY_KEY_MAX, &key, NULL, e);
         if (r < 0)
                 return r;
@@ -80,8 +79,8 @@ static int parse_key(const struct field *f, const struct json *v, void *target, 
                 free(key);
                 return field_fault(f, e, "must not be empty");
         }
-        free(env->idempotency_key);
-        env->idempotency_key = key;
+        free(*at);
+        *at = key;
         return 0;
 }
 
@@ -89,7 +88,7 @@ static const struct field envelope_fields[] = {
         { .name = "mode", .kind = FIELD_CUSTOM, .parse = parse_mode, .type = "`clone`", .def = "`clone`", .doc = "`image` is of a later release" },
         { .name = "priority", .kind = FIELD_SIGNED, AT(priority), .min = -TASK_PRIORITY_MAX, .max = TASK_PRIORITY_MAX, .def = "0", .doc = "higher runs earlier" },
         { .name = "labels", .kind = FIELD_CUSTOM, .parse = parse_labels, .type = "object of strings", .doc = "`tenant` is what the queue is fair between" },
-        { .name = "idempotency_key", .kind = FIELD_CUSTOM, .parse = parse_key, .type = "string", .doc = "also as the header `Idempotency-Key`" },
+        { .name = "idempotency_key", .kind = FIELD_CUSTOM, .parse = parse_idempotency_key, AT(idempotency_key), .type = "string", .doc = "also as the header `Idempotency-Key`" },
 };
 
 const struct field *envelope_table(size_t *ret_n) {
@@ -97,22 +96,22 @@ const struct field *envelope_table(size_t *ret_n) {
         return envelope_fields;
 }
 
-static int take_header_key(struct envelope *v, const char *key, struct error *e) {
-        if (!key || (v->idempotency_key && strcmp(v->idempotency_key, key) == 0))
+int take_header_key(char **key, const char *header_key, struct error *e) {
+        if (!header_key || (*key && strcmp(*key, header_key) == 0))
                 return 0;
-        if (v->idempotency_key)
+        if (*key)
                 return error_say(e, -EINVAL, "Invalid value for 'idempotency_key': the field and the header Idempotency-Key differ");
-        if (!key[0] || strlen(key) > IDEMPOTENCY_KEY_MAX || !utf8_valid(key, strlen(key)))
+        if (!header_key[0] || strlen(header_key) > IDEMPOTENCY_KEY_MAX || !utf8_valid(header_key, strlen(header_key)))
                 return error_say(e, -EINVAL, "Invalid value for 'Idempotency-Key': expected 1 to %u bytes of UTF-8", IDEMPOTENCY_KEY_MAX);
-        v->idempotency_key = strdup(key);
-        return v->idempotency_key ? 0 : error_set(e, -ENOMEM, "decode request");
+        *key = strdup(header_key);
+        return *key ? 0 : error_set(e, -ENOMEM, "decode request");
 }
 
 int envelope_decode(const struct json *object, const char *header_key, struct envelope *ret, struct error *e) {
         struct envelope v = { .tenant = strdup("") };
         int r = v.tenant ? fields_decode(envelope_fields, ARRAY_SIZE(envelope_fields), object, 0, &v, e) : error_set(e, -ENOMEM, "decode request");
         if (r == 0)
-                r = take_header_key(&v, header_key, e);
+                r = take_header_key(&v.idempotency_key, header_key, e);
         if (r < 0) {
                 envelope_release(&v);
                 return r;

@@ -3,37 +3,17 @@
 #include "api/fields.h"
 #include "api/session_fields.h"
 #include "api/v1_internal.h"
-#include "base/base64.h"
 #include "base/fields_forms.h"
 #include "base/hash.h"
 #include "base/strv.h"
 #include "build/dockerfile.h"
 #include "build/recipe.h"
-#include "base/utf8.h"
 #include "sandbox/fields_network.h"
 #include "sandbox/limit_fields.h"
 
 /* ---- parsers ------------------------------------------------------------------------------------------------------------------- */
 
-int parse_spec_env(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct session_spec *s = target;
-        char **env;
-        int r = field_env(f, v, &env, e);
-        if (r < 0)
-                return r;
-        strv_free(s->env);
-        s->env = env;
-        return 0;
-}
-
-int parse_spec_user(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct session_spec *s = target;
-        int r = field_user(f, v, &s->uid, &s->gid, e);
-        s->user_given = s->user_given || r == 0;
-        return r;
-}
-
-int parse_spec_labels(const struct field *f, const struct json *v, void *target, struct error *e) {
+static int parse_labels(const struct field *f, const struct json *v, void *target, struct error *e) {
         struct session_spec *s = target;
         char **labels;
         int r = field_labels(f, v, &labels, e);
@@ -50,13 +30,13 @@ int parse_spec_labels(const struct field *f, const struct json *v, void *target,
         return 0;
 }
 
-int parse_spec_network(const struct field *f, const struct json *v, void *target, struct error *e) {
+static int parse_network(const struct field *f, const struct json *v, void *target, struct error *e) {
         struct session_spec *s = target;
         s->allow = egress_rules_unref(s->allow);
         return field_network(f, v, &s->network, &s->allow, e);
 }
 
-int parse_spec_caps(const struct field *f, const struct json *v, void *target, struct error *e) {
+static int parse_caps(const struct field *f, const struct json *v, void *target, struct error *e) {
         struct session_spec *s = target;
         struct field list = *f;
         _cleanup_strv_ char **names = NULL;
@@ -76,21 +56,6 @@ int parse_spec_caps(const struct field *f, const struct json *v, void *target, s
         return r;
 }
 
-int parse_spec_key(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct session_spec *s = target;
-        char *key;
-        int r = field_string(f, v, IDEMPOTENCY_KEY_MAX, &key, NULL, e);
-        if (r < 0)
-                return r;
-        if (!key[0]) {
-                free(key);
-                return field_fault(f, e, "must not be empty");
-        }
-        free(s->idempotency_key);
-        s->idempotency_key = key;
-        return 0;
-}
-
 /* ---- start ----------------------------------------------------------------------------------------------------------------------- */
 
 #define AT(member) .at = offsetof(struct session_start, member)
@@ -103,35 +68,31 @@ static const struct field limit_fields[] = { LIMIT_FIELDS(offsetof(struct sessio
 /* In both dialects. */
 #define COMMON_FIELDS \
         { TEXT("image", spec.image, SESSION_IMAGE_MAX), .given_at = offsetof(struct session_start, image_given), .doc = "`host`, a directory that is a root file system, or an image of the store" }, \
-        { CUSTOM("env", parse_spec_env, "object of strings"), .def = "empty", .doc = "added to the image's environment" }, \
-        { CUSTOM("cap_drop", parse_spec_caps, "list of strings"), .def = "empty", .doc = "capabilities to take away, `ALL` for all" }, \
+        { CUSTOM("env", parse_field_env, "object of strings"), AT(spec.env), .def = "empty", .doc = "added to the image's environment" }, \
+        { CUSTOM("cap_drop", parse_caps, "list of strings"), .def = "empty", .doc = "capabilities to take away, `ALL` for all" }, \
         { TEXT("startup_command", spec.startup_command, PROCESS_TEXT_MAX), .doc = "started in the background when the session is ready; best effort" }, \
         { TEXT("workdir", spec.workdir, SESSION_PATH_MAX), .def = "the image's", .doc = "where commands run that say nothing" }, \
-        { CUSTOM("user", parse_spec_user, "integer, or `UID:GID`"), .def = "the image's", .doc = "who runs commands that say nothing" }, \
-        { CUSTOM("network", parse_spec_network, FIELD_NETWORK_TYPE), .given_at = offsetof(struct session_start, network_given), .def = "the operator's", .doc = "`open` is the public network through NAT, `allow` what the rules name" }, \
+        { CUSTOM("user", parse_field_user, "integer, or `UID:GID`"), AT(spec.uid), .with_at = offsetof(struct session_start, spec.gid), .given_at = offsetof(struct session_start, spec.user_given), .def = "the image's", .doc = "who runs commands that say nothing" }, \
+        { CUSTOM("network", parse_network, FIELD_NETWORK_TYPE), .given_at = offsetof(struct session_start, network_given), .def = "the operator's", .doc = "`open` is the public network through NAT, `allow` what the rules name" }, \
         { .name = "limits", .kind = FIELD_OBJECT, .sub = limit_fields, .n_sub = ARRAY_SIZE(limit_fields), .doc = "of the whole sandbox; `wall_s` has no default here" }, \
-        { CUSTOM("labels", parse_spec_labels, "object of strings"), .def = "empty", .doc = "for lists; `tenant` separates idempotency keys" }, \
+        { CUSTOM("labels", parse_labels, "object of strings"), .def = "empty", .doc = "for lists; `tenant` separates idempotency keys" }, \
         { SECONDS("ttl_s", spec.ttl_ms), .def = "the operator's", .doc = "life in all; 0 = no end" }, \
         { SECONDS("idle_timeout_s", spec.idle_ms), .def = "the operator's", .doc = "life after the end of the last use; 0 = no end" }, \
         { SECONDS("owner_ttl_s", spec.owner_ttl_ms), .def = "0", .doc = "without a heartbeat for this long it is removed; 0 = no lease" }, \
         { SECONDS("pull_timeout", spec.pull_timeout_ms), .def = "1800", .doc = "for getting the image" }, \
-        { CUSTOM("idempotency_key", parse_spec_key, "string"), .doc = "also as the header `Idempotency-Key`" }
+        { CUSTOM("idempotency_key", parse_idempotency_key, "string"), AT(spec.idempotency_key), .doc = "also as the header `Idempotency-Key`" }
 
 static int parse_start_context(const struct field *f, const struct json *v, void *target, struct error *e) {
         return parse_build_context(f, v, &((struct session_start *)target)->recipe, e);
-}
-
-static int parse_start_args(const struct field *f, const struct json *v, void *target, struct error *e) {
-        return parse_build_args(f, v, &((struct session_start *)target)->recipe, e);
 }
 
 static const struct field executor_start_fields[] = {
         COMMON_FIELDS,
         { .name = "block_network", .kind = FIELD_BOOL, AT(block_network), .given_at = offsetof(struct session_start, block_given), .def = "false", .doc = "true: `network` is `none`" },
         { SECONDS("build_timeout", build_timeout_ms), .def = "1800", .doc = "for building the image" },
-        { .name = "dockerfile", .kind = FIELD_BYTES, AT(recipe.dockerfile), .len_at = offsetof(struct session_start, recipe.dockerfile_len), .max = DOCKERFILE_BYTES_MAX, .doc = "with `mode` `build`: what the image is made from" },
+        { .name = "dockerfile", .kind = FIELD_BYTES, AT(recipe.dockerfile), .with_at = offsetof(struct session_start, recipe.dockerfile_len), .max = DOCKERFILE_BYTES_MAX, .doc = "with `mode` `build`: what the image is made from" },
         { CUSTOM("build_context", parse_start_context, "object: name → text or `{\"b64\"}`"), .def = "empty", .doc = "files that COPY and ADD find" },
-        { CUSTOM("build_args", parse_start_args, "object of strings"), .def = "empty", .doc = "values of ARG" },
+        { CUSTOM("build_args", parse_field_env, "object of strings"), AT(recipe.args), .def = "empty", .doc = "values of ARG" },
 };
 static const struct field v1_start_fields[] = { COMMON_FIELDS };
 struct v1_body executor_start_body(void) { return (struct v1_body){ executor_start_fields, ARRAY_SIZE(executor_start_fields) }; }
@@ -140,17 +101,6 @@ struct v1_body v1_create_body(void) { return (struct v1_body){ v1_start_fields, 
 void session_start_release(struct session_start *q) {
         build_body_release(&q->recipe);
         session_spec_release(&q->spec);
-}
-
-static int take_header_key(struct session_spec *s, const char *key, struct error *e) {
-        if (!key || (s->idempotency_key && strcmp(s->idempotency_key, key) == 0))
-                return 0;
-        if (s->idempotency_key)
-                return error_say(e, -EINVAL, "Invalid value for 'idempotency_key': the field and the header Idempotency-Key differ");
-        if (!key[0] || strlen(key) > IDEMPOTENCY_KEY_MAX || !utf8_valid(key, strlen(key)))
-                return error_say(e, -EINVAL, "Invalid value for 'Idempotency-Key': expected 1 to %u bytes of UTF-8", IDEMPOTENCY_KEY_MAX);
-        s->idempotency_key = strdup(key);
-        return s->idempotency_key ? 0 : error_set(e, -ENOMEM, "decode request");
 }
 
 static int hash_sink(const void *p, size_t n, void *user) {
@@ -193,7 +143,7 @@ static int decode_start(const struct sessions *ss, struct field_table t, const s
                 return error_set(e, r, "decode request");
         r = fields_decode(t.rows, t.n, object, 0, q, e);
         if (r == 0)
-                r = take_header_key(&q->spec, header_key, e);
+                r = take_header_key(&q->spec.idempotency_key, header_key, e);
         if (r == 0 && q->spec.idempotency_key)
                 r = hash_body(object, q->spec.hash, e);
         if (r == 0)
@@ -285,13 +235,20 @@ int v1_start_decode(const struct sessions *ss, const struct json *object, const 
 #undef AT
 #define AT(member) .at = offsetof(struct exec_body, member)
 
-static int parse_output_limit(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct exec_body *b = target;
+int parse_output_limit(const struct field *f, const struct json *v, void *target, struct error *e) {
         int64_t n;
         int r = json_int_loose(v, &n);
         if (r == -EINVAL)
                 return field_fault(f, e, "expected an integer");
-        b->output_limit = r < 0 || n > PROCESS_OUTPUT_MAX ? PROCESS_OUTPUT_MAX : n;
+        *(uint64_t *)((char *)target + f->at) = r < 0 ? PROCESS_OUTPUT_MAX : n > 0 ? MIN2((uint64_t)n, (uint64_t)PROCESS_OUTPUT_MAX) : 0;
+        return 0;
+}
+
+int parse_encoding(const struct field *f, const struct json *v, void *target, struct error *e) {
+        bool base64 = json_string_is(v, "base64");
+        if (!base64 && !json_string_is(v, "utf8"))
+                return field_fault(f, e, "must be one of utf8, base64");
+        *(bool *)((char *)target + f->at) = base64;
         return 0;
 }
 
@@ -299,68 +256,40 @@ static const struct field executor_exec_fields[] = {
         { .name = "command", .kind = FIELD_STRING, AT(command), .max = PROCESS_TEXT_MAX, .doc = "run by `/bin/bash -lc`" },
         { .name = "timeout", .kind = FIELD_NUMBER, AT(timeout_ms), .given_at = offsetof(struct exec_body, timeout_given), .min = 0, .max = PROCESS_TIMEOUT_MAX_S, .scale = 1000, .def = "60", .doc = "seconds from the start of the process; 0 = none" },
         { .name = "cwd", .kind = FIELD_STRING, AT(cwd), .max = SESSION_PATH_MAX, .def = "the session's", .doc = "working directory" },
-        { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, .type = "integer", .def = "65536", .doc = "bytes of each stream kept; 0 or less: the operator's" },
+        { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, AT(output_limit), .type = "integer", .def = "65536", .doc = "bytes of each stream kept; 0 or less: the operator's" },
 };
 
-static int parse_exec_env(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct exec_body *b = target;
-        char **env;
-        int r = field_env(f, v, &env, e);
-        if (r < 0)
-                return r;
-        strv_free(b->env);
-        b->env = env;
-        return 0;
-}
-
-static int parse_exec_user(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct exec_body *b = target;
-        int r = field_user(f, v, &b->uid, &b->gid, e);
-        b->user_given = b->user_given || r == 0;
-        return r;
-}
-
-/* Text, or {"b64": text}: bytes. */
 static int parse_input(const struct field *f, const struct json *v, void *target, struct error *e) {
         struct exec_body *b = target;
-        struct json coded = { 0 };
-        _cleanup_buf_ struct buf text = BUF_INIT(PROCESS_STDIN_MAX / 3 * 4 + 4), bytes = BUF_INIT(PROCESS_STDIN_MAX);
-        bool is_coded = v->type == JSON_OBJECT && json_get(v, "b64", &coded) && coded.type == JSON_STRING;
-        if (!is_coded && v->type != JSON_STRING)
-                return field_fault(f, e, "expected a string or {\"b64\": string}");
-        int r = json_string(is_coded ? &coded : v, is_coded ? &text : &bytes);
-        if (r == 0 && is_coded)
-                r = base64_decode(buf_str(&text), text.len, &bytes);
-        if (r == -ENOSPC)
-                return field_fault(f, e, "longer than %u bytes", PROCESS_STDIN_MAX);
-        if (r < 0)
-                return r == -EINVAL ? field_fault(f, e, "not base64") : error_set(e, r, "decode %s", f->name);
+        _cleanup_buf_ struct buf bytes = BUF_INIT(PROCESS_STDIN_MAX);
+        int r = field_content(v, &bytes);
+        switch (r) {
+        case 0: break;
+        case -EBADMSG: return field_fault(f, e, "expected a string or {\"b64\": string}");
+        case -ENOSPC: return field_fault(f, e, "longer than %u bytes", PROCESS_STDIN_MAX);
+        case -EINVAL: return field_fault(f, e, "not base64");
+        default: return error_set(e, r, "decode %s", f->name);
+        }
         free(b->input);
         b->input_len = bytes.len;
         b->input = buf_steal(&bytes);
         return b->input ? 0 : error_set(e, -ENOMEM, "decode %s", f->name);
 }
 
-static int parse_encoding(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct exec_body *b = target;
-        b->base64 = json_string_is(v, "base64");
-        return b->base64 || json_string_is(v, "utf8") ? 0 : field_fault(f, e, "must be one of utf8, base64");
-}
-
 static const struct field v1_exec_fields[] = {
         { .name = "argv", .kind = FIELD_LIST, AT(argv), .max = PROCESS_ARGS_MAX, .doc = "the program and its arguments, without a shell; this or `command`" },
         { .name = "command", .kind = FIELD_STRING, AT(command), .max = PROCESS_TEXT_MAX, .doc = "run by `/bin/bash -c`" },
         { .name = "login", .kind = FIELD_BOOL, AT(login), .def = "false", .doc = "`/bin/bash -lc`: profiles are read" },
-        { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_exec_env, .type = "object of strings", .def = "empty", .doc = "over the session's" },
+        { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_field_env, AT(env), .type = "object of strings", .def = "empty", .doc = "over the session's" },
         { .name = "cwd", .kind = FIELD_STRING, AT(cwd), .max = SESSION_PATH_MAX, .def = "the session's", .doc = "working directory" },
-        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_exec_user, .type = "integer, or `UID:GID`", .def = "the session's", .doc = "who runs it" },
+        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_field_user, AT(uid), .with_at = offsetof(struct exec_body, gid), .given_at = offsetof(struct exec_body, user_given), .type = "integer, or `UID:GID`", .def = "the session's", .doc = "who runs it" },
         { .name = "stdin", .kind = FIELD_CUSTOM, .parse = parse_input, .type = "string, or `{\"b64\"}`", .def = "empty", .doc = "standard input as a whole" },
         { .name = "keep_input", .kind = FIELD_BOOL, AT(keep_input), .def = "false", .doc = "in the background, or with `stream`: standard input stays open for more" },
         { .name = "merge_stderr", .kind = FIELD_BOOL, AT(merge), .def = "false", .doc = "standard error goes where standard output goes" },
         { .name = "timeout_s", .kind = FIELD_NUMBER, AT(timeout_ms), .given_at = offsetof(struct exec_body, timeout_given), .min = 0, .max = PROCESS_TIMEOUT_MAX_S, .scale = 1000, .def = "60; in the background none", .doc = "from the start of the process; 0 = none" },
-        { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, .type = "integer", .def = "65536", .doc = "bytes of each stream in the answer; 0 or less: the operator's" },
+        { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, AT(output_limit), .type = "integer", .def = "65536", .doc = "bytes of each stream in the answer; 0 or less: the operator's" },
         { .name = "stream", .kind = FIELD_BOOL, AT(stream), .def = "false", .doc = "exec only: the answer is server-sent events, see terminals.md" },
-        { .name = "encoding", .kind = FIELD_CUSTOM, .parse = parse_encoding, .type = "string", .def = "`utf8`", .doc = "`base64`: output as it is; else bytes that are not UTF-8 are replaced" },
+        { .name = "encoding", .kind = FIELD_CUSTOM, .parse = parse_encoding, AT(base64), .type = "string", .def = "`utf8`", .doc = "`base64`: output as it is; else bytes that are not UTF-8 are replaced" },
 };
 struct v1_body v1_exec_body(void) { return (struct v1_body){ v1_exec_fields, ARRAY_SIZE(v1_exec_fields) }; }
 
@@ -371,22 +300,28 @@ struct v1_body v1_exec_body(void) { return (struct v1_body){ v1_exec_fields, ARR
 
 static const struct field terminal_fields[] = {
         { .name = "argv", .kind = FIELD_LIST, AT(exec.argv), .max = PROCESS_ARGS_MAX, .def = "a login shell", .doc = "the program and its arguments" },
-        { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_exec_env, .type = "object of strings", .def = "TERM", .doc = "over the session's" },
+        { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_field_env, AT(exec.env), .type = "object of strings", .def = "TERM", .doc = "over the session's" },
         { .name = "cwd", .kind = FIELD_STRING, AT(exec.cwd), .max = SESSION_PATH_MAX, .def = "the session's", .doc = "working directory" },
-        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_exec_user, .type = "integer, or `UID:GID`", .def = "the session's", .doc = "who runs it" },
+        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_field_user, AT(exec.uid), .with_at = offsetof(struct terminal_body, exec.gid), .given_at = offsetof(struct terminal_body, exec.user_given), .type = "integer, or `UID:GID`", .def = "the session's", .doc = "who runs it" },
         { .name = "rows", .kind = FIELD_INT, AT(rows), .min = 1, .max = TERMINAL_SIZE_MAX, .def = "24", .doc = "its size" },
         { .name = "cols", .kind = FIELD_INT, AT(cols), .min = 1, .max = TERMINAL_SIZE_MAX, .def = "80", .doc = "" },
 };
 struct v1_body v1_terminal_body(void) { return (struct v1_body){ terminal_fields, ARRAY_SIZE(terminal_fields) }; }
 
+static int check_argv(char *const *argv, struct error *e) {
+        if (argv && (!argv[0] || !argv[0][0]))
+                return error_say(e, -EINVAL, "Invalid value for 'argv': the first item names the program");
+        for (; argv && *argv; argv++)
+                if (strlen(*argv) > PROCESS_TEXT_MAX)
+                        return error_say(e, -EINVAL, "Invalid value for 'argv': an item is longer than %u bytes", PROCESS_TEXT_MAX);
+        return 0;
+}
+
 int v1_terminal_decode(const struct json *object, struct terminal_body *ret, struct error *e) {
         struct terminal_body b = { .rows = 24, .cols = 80 };
         int r = fields_decode(terminal_fields, ARRAY_SIZE(terminal_fields), object, 0, &b, e);
-        if (r == 0 && b.exec.argv && (!b.exec.argv[0] || !b.exec.argv[0][0]))
-                r = error_say(e, -EINVAL, "Invalid value for 'argv': the first item names the program");
-        for (char **w = b.exec.argv; r == 0 && w && *w; w++)
-                if (strlen(*w) > PROCESS_TEXT_MAX)
-                        r = error_say(e, -EINVAL, "Invalid value for 'argv': an item is longer than %u bytes", PROCESS_TEXT_MAX);
+        if (r == 0)
+                r = check_argv(b.exec.argv, e);
         if (r < 0)
                 exec_body_release(&b.exec);
         else
@@ -397,11 +332,9 @@ int v1_terminal_decode(const struct json *object, struct terminal_body *ret, str
 static int check_words(const struct exec_body *b, struct error *e) {
         if (!b->argv == !b->command)
                 return error_say(e, -EINVAL, "Exactly one of 'argv' and 'command' must be given");
-        if (b->argv && (!b->argv[0] || !b->argv[0][0]))
-                return error_say(e, -EINVAL, "Invalid value for 'argv': the first item names the program");
-        for (char **w = b->argv; w && *w; w++)
-                if (strlen(*w) > PROCESS_TEXT_MAX)
-                        return error_say(e, -EINVAL, "Invalid value for 'argv': an item is longer than %u bytes", PROCESS_TEXT_MAX);
+        int r = check_argv(b->argv, e);
+        if (r < 0)
+                return r;
         if (b->login && b->argv)
                 return error_say(e, -EINVAL, "Invalid value for 'login': there is no shell with 'argv'");
         if (b->input && b->keep_input)
@@ -447,7 +380,7 @@ int exec_body_decode(const struct sessions *ss, const struct json *object, struc
 void exec_body_spec(const struct exec_body *b, struct process_spec *ret) {
         *ret = (struct process_spec){
                 .shell = b->command, .argv = (const char *const *)b->argv, .env = (const char *const *)b->env, .cwd = b->cwd, .user_given = b->user_given,
-                .uid = b->uid, .gid = b->gid, .timeout_ms = b->timeout_ms, .output_limit = b->output_limit > 0 ? (uint64_t)b->output_limit : 0,
+                .uid = b->uid, .gid = b->gid, .timeout_ms = b->timeout_ms, .output_limit = b->output_limit,
                 .input = b->input, .input_len = b->input_len, .background = b->background, .login = b->login, .keep_input = b->keep_input, .merge = b->merge,
         };
 }

@@ -13,13 +13,9 @@
 
 struct field_table { const struct field *rows; size_t n; };
 
-/* Rows' parse functions; the target begins with the struct named. */
-int parse_spec_env(const struct field *f, const struct json *v, void *session_start, struct error *e);
-int parse_spec_user(const struct field *f, const struct json *v, void *session_start, struct error *e);
-int parse_spec_labels(const struct field *f, const struct json *v, void *session_start, struct error *e);
-int parse_spec_network(const struct field *f, const struct json *v, void *session_start, struct error *e);
-int parse_spec_caps(const struct field *f, const struct json *v, void *session_start, struct error *e);
-int parse_spec_key(const struct field *f, const struct json *v, void *session_start, struct error *e);
+/* Rows' parse functions, which write at the row's `at`: a uint64_t of bytes, 0 for the operator's; a bool. */
+int parse_output_limit(const struct field *f, const struct json *v, void *target, struct error *e);
+int parse_encoding(const struct field *f, const struct json *v, void *target, struct error *e);
 
 /* ---- POST /session/start and POST /v1/sessions ---- */
 
@@ -43,7 +39,7 @@ struct exec_body {
         char **argv, **env;
         char *cwd, *input;
         size_t input_len;
-        int64_t output_limit;          /* <= 0: the server's */
+        uint64_t output_limit;         /* 0: the operator's */
         uint64_t timeout_ms;
         bool timeout_given, user_given, background, keep_input, merge, login, base64, stream;
         uint32_t uid, gid;

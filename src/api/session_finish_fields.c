@@ -3,7 +3,7 @@
 
 #include "api/session_fields.h"
 #include "api/v1_internal.h"
-#include "base/base64.h"
+#include "base/fields_forms.h"
 #include "base/strv.h"
 
 #define AT(member) .at = offsetof(struct finish_spec, member)
@@ -11,22 +11,17 @@
 /* A name and its bytes: text, or {"b64": text}. */
 static int add_file(const struct field *f, const struct json *key, const struct json *value, struct file_pack *pack, struct error *e) {
         _cleanup_free_ char *name = NULL;
-        _cleanup_buf_ struct buf text = BUF_INIT(FILE_PACK_BYTES_MAX + (FILE_PACK_BYTES_MAX / 3)), bytes = BUF_INIT(FILE_PACK_BYTES_MAX);
-        struct json b64 = { 0 };
+        _cleanup_buf_ struct buf bytes = BUF_INIT(FILE_PACK_BYTES_MAX);
         int r = field_string(f, key, FILE_PACK_NAME_MAX, &name, NULL, e);
         if (r < 0)
                 return r;
-        bool coded = value->type == JSON_OBJECT && json_get(value, "b64", &b64) && b64.type == JSON_STRING;
-        if (!coded && value->type != JSON_STRING)
+        r = field_content(value, &bytes);
+        if (r == -EBADMSG)
                 return field_fault(f, e, "'%.200s' must be a string or {\"b64\": string}", name);
-        r = json_string(coded ? &b64 : value, &text);
-        if (r == 0 && coded)
-                r = base64_decode(buf_str(&text), text.len, &bytes);
         if (r == -EINVAL)
                 return field_fault(f, e, "'%.200s' is not base64", name);
-        const struct buf *from = coded ? &bytes : &text;
         if (r == 0)
-                r = file_pack_add(pack, name, 0755, buf_str(from), from->len);
+                r = file_pack_add(pack, name, 0755, buf_str(&bytes), bytes.len);
         switch (r) {
         case -EINVAL: return field_fault(f, e, "'%.200s' is not a name below the mount", name);
         case -E2BIG: return field_fault(f, e, "more than %u files", FILE_PACK_FILES_MAX);
@@ -46,16 +41,6 @@ static int parse_harness(const struct field *f, const struct json *v, void *targ
         return r;
 }
 
-static int parse_output_limit(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct finish_spec *s = target;
-        int64_t n;
-        int r = json_int_loose(v, &n);
-        if (r == -EINVAL)
-                return field_fault(f, e, "expected an integer");
-        s->output_limit = r < 0 ? PROCESS_OUTPUT_MAX : n > 0 ? MIN2((uint64_t)n, (uint64_t)PROCESS_OUTPUT_MAX) : 0;
-        return 0;
-}
-
 static const char *const agents[] = { "keep", "kill" };
 
 static const struct field finish_fields[] = {
@@ -64,7 +49,7 @@ static const struct field finish_fields[] = {
         { .name = "test_command", .kind = FIELD_STRING, AT(command), .max = PROCESS_TEXT_MAX, .def = "`bash <harness_mount>/test.sh`", .doc = "the verifier, run by `/bin/bash -c`" },
         { .name = "result_files", .kind = FIELD_LIST, AT(result_files), .max = RESULT_FILES_MAX, .def = "empty", .doc = "absolute paths to read afterwards; links are not followed, 16 MiB each, 64 MiB in all" },
         { .name = "timeout", .kind = FIELD_NUMBER, AT(timeout_ms), .min = 0, .max = PROCESS_TIMEOUT_MAX_S, .scale = 1000, .def = "600", .doc = "seconds for the verifier; 0 = none" },
-        { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, .type = "integer", .def = "65536", .doc = "bytes of each stream kept; 0 or less: the operator's" },
+        { .name = "output_limit", .kind = FIELD_CUSTOM, .parse = parse_output_limit, AT(output_limit), .type = "integer", .def = "65536", .doc = "bytes of each stream kept; 0 or less: the operator's" },
         { .name = "agent_processes", .kind = FIELD_ENUM, AT(agent), .names = agents, .n_names = ARRAY_SIZE(agents), .doc = "`kill`: all but the start-up command are killed first" },
 };
 

@@ -53,21 +53,14 @@ static struct process *find(struct http_request *r, void *user) {
 }
 
 void v1_post_command(struct http_request *r, void *user) {
-        struct sessions *ss = v1_sessions(r, user);
-        const char *id = http_param(r, "id");
-        struct session *s = ss ? session_find(ss, id) : NULL;
+        struct sessions *ss;
+        const char *id;
         struct exec_body body;
         struct process_spec spec;
         struct json object;
         struct error e = { 0 };
         struct process *p;
-        if (!ss)
-                return;
-        if (!s || session_state(s) != SESSION_READY) {
-                v1_unready(ss, r, id);
-                return;
-        }
-        if (!v1_body(r, false, &object))
+        if (!v1_ready(r, user, &ss, &id) || !v1_body(r, false, &object))
                 return;
         int x = v1_exec_decode(ss, &object, &body, &e);
         if (x == 0) {

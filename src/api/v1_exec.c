@@ -11,13 +11,6 @@ static void closed(void *user) {
         free(c);
 }
 
-static int put_capture(struct json_writer *w, const char *key, const struct output_capture *c, bool base64) {
-        _cleanup_buf_ struct buf text = BUF_INIT(PROCESS_OUTPUT_MAX + 128);
-        int r = capture_text(c, &text);
-        int x = v1_put_bytes(w, key, buf_str(&text), text.len, base64);
-        return r < 0 ? r : x;
-}
-
 static int64_t cpu_ms(const struct rusage *u) {
         return (int64_t)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) * 1000 + (u->ru_utime.tv_usec + u->ru_stime.tv_usec) / 1000;
 }
@@ -28,9 +21,9 @@ static void done(const struct process_end *end, void *user) {
         struct json_writer w = JSON_WRITER(&b);
         json_begin_object(&w);
         json_field_int(&w, "exit_code", end->exit_code);
-        int x = put_capture(&w, "stdout", end->out, c->base64);
+        int x = v1_put_capture(&w, "stdout", end->out, c->base64);
         if (x == 0 && end->err != end->out)
-                x = put_capture(&w, "stderr", end->err, c->base64);
+                x = v1_put_capture(&w, "stderr", end->err, c->base64);
         else
                 json_field_text(&w, "stderr", "");
         json_field_uint(&w, "stdout_bytes", end->out->total);
@@ -81,18 +74,11 @@ static int start(struct sessions *ss, struct http_request *r, const char *id, co
 }
 
 void v1_post_exec(struct http_request *r, void *user) {
-        struct sessions *ss = v1_sessions(r, user);
-        const char *id = http_param(r, "id");
+        struct sessions *ss;
+        const char *id;
         struct json object;
         struct error e = { 0 };
-        if (!ss)
-                return;
-        struct session *s = session_find(ss, id);
-        if (!s || session_state(s) != SESSION_READY) {
-                v1_unready(ss, r, id);
-                return;
-        }
-        if (!v1_body(r, false, &object))
+        if (!v1_ready(r, user, &ss, &id) || !v1_body(r, false, &object))
                 return;
         int x = start(ss, r, id, &object, &e);
         if (x < 0)

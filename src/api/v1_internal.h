@@ -39,12 +39,17 @@ bool v1_body(struct http_request *r, bool may_be_empty, struct json *ret);
 bool v1_query_uint(struct http_request *r, const char *key, uint64_t absent, uint64_t max, uint64_t *ret);
 /* A switch of the query: there, and neither "0" nor "false". */
 bool v1_query_true(struct http_request *r, const char *key);
+/* Is the session that the path names there, and ready? False: 404, 409 or 503 is answered. */
+bool v1_ready(struct http_request *r, void *user, struct sessions **ret_ss, const char **ret_id);
 /* The live session that the path names, and the number at `name` in it, 0 where that is none. False: 404 or another state is answered. */
 bool v1_part(struct http_request *r, void *user, const char *name, struct sessions **ret_ss, const char **ret_id, unsigned *ret_number);
 void v1_put_time(struct json_writer *w, const char *key, int64_t ms);          /* null for 0 */
 void v1_put_seconds(struct json_writer *w, const char *key, uint64_t ms);
 /* Bytes as text, or as base64 where the client asked for it. */
 int v1_put_bytes(struct json_writer *w, const char *key, const char *p, size_t n, bool base64);
+
+/* What is kept of a stream, and where some of it is left out a mark that says so. */
+int v1_put_capture(struct json_writer *w, const char *key, const struct output_capture *c, bool base64);
 
 /* ---- handlers ---- */
 

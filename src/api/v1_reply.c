@@ -125,6 +125,21 @@ bool v1_query_true(struct http_request *r, const char *key) {
         return s && strcmp(s, "0") != 0 && strcmp(s, "false") != 0;
 }
 
+bool v1_ready(struct http_request *r, void *user, struct sessions **ret_ss, const char **ret_id) {
+        struct sessions *ss = v1_sessions(r, user);
+        const char *id = http_param(r, "id");
+        const struct session *s = ss ? session_find(ss, id) : NULL;
+        if (!ss)
+                return false;
+        if (!s || session_state(s) != SESSION_READY) {
+                v1_unready(ss, r, id);
+                return false;
+        }
+        *ret_ss = ss;
+        *ret_id = id;
+        return true;
+}
+
 bool v1_part(struct http_request *r, void *user, const char *name, struct sessions **ret_ss, const char **ret_id, unsigned *ret_number) {
         struct sessions *ss = v1_sessions(r, user);
         const char *id = http_param(r, "id"), *text = http_param(r, name);
@@ -163,4 +178,11 @@ int v1_put_bytes(struct json_writer *w, const char *key, const char *p, size_t n
         int r = base64_encode(p, n, &b);
         json_field_string(w, key, buf_str(&b), b.len);
         return r;
+}
+
+int v1_put_capture(struct json_writer *w, const char *key, const struct output_capture *c, bool base64) {
+        _cleanup_buf_ struct buf text = BUF_INIT(PROCESS_OUTPUT_MAX + 128);
+        int r = capture_text(c, &text);
+        int x = v1_put_bytes(w, key, buf_str(&text), text.len, base64);
+        return r < 0 ? r : x;
 }

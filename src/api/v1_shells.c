@@ -11,40 +11,20 @@
 struct open_body { char **env; char *cwd; bool user_given; uint32_t uid, gid; };
 struct run_body { char *command; uint64_t timeout_ms, output_limit; bool base64; };
 
-static int parse_open_env(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct open_body *b = target;
-        char **env;
-        int r = field_env(f, v, &env, e);
-        if (r < 0)
-                return r;
-        strv_free(b->env);
-        b->env = env;
-        return 0;
-}
-
-static int parse_open_user(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct open_body *b = target;
-        int r = field_user(f, v, &b->uid, &b->gid, e);
-        b->user_given = b->user_given || r == 0;
-        return r;
-}
-
-static int parse_run_encoding(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct run_body *b = target;
-        b->base64 = json_string_is(v, "base64");
-        return b->base64 || json_string_is(v, "utf8") ? 0 : field_fault(f, e, "must be one of utf8, base64");
-}
-
+#define AT(member) .at = offsetof(struct open_body, member)
 static const struct field open_fields[] = {
-        { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_open_env, .type = "object of strings", .def = "empty", .doc = "over the session's" },
-        { .name = "cwd", .kind = FIELD_STRING, .at = offsetof(struct open_body, cwd), .max = SESSION_PATH_MAX, .def = "the session's", .doc = "where it stands at first" },
-        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_open_user, .type = "integer, or `UID:GID`", .def = "the session's", .doc = "who runs it" },
+        { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_field_env, AT(env), .type = "object of strings", .def = "empty", .doc = "over the session's" },
+        { .name = "cwd", .kind = FIELD_STRING, AT(cwd), .max = SESSION_PATH_MAX, .def = "the session's", .doc = "where it stands at first" },
+        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_field_user, AT(uid), .with_at = offsetof(struct open_body, gid), .given_at = offsetof(struct open_body, user_given), .type = "integer, or `UID:GID`", .def = "the session's", .doc = "who runs it" },
 };
+#undef AT
+#define AT(member) .at = offsetof(struct run_body, member)
+
 static const struct field run_fields[] = {
-        { .name = "command", .kind = FIELD_STRING, .at = offsetof(struct run_body, command), .max = PROCESS_STDIN_MAX, .doc = "shell text; required" },
-        { .name = "timeout_s", .kind = FIELD_NUMBER, .at = offsetof(struct run_body, timeout_ms), .min = 0, .max = PROCESS_TIMEOUT_MAX_S, .scale = 1000, .def = "60", .doc = "0 = none; a timeout kills the shell and what it started, the next command finds the state before" },
-        { .name = "output_limit", .kind = FIELD_INT, .at = offsetof(struct run_body, output_limit), .min = 0, .max = PROCESS_OUTPUT_MAX, .def = "65536", .doc = "bytes of each stream in the answer; 0: the operator's" },
-        { .name = "encoding", .kind = FIELD_CUSTOM, .parse = parse_run_encoding, .type = "string", .def = "`utf8`", .doc = "`base64`: output as it is" },
+        { .name = "command", .kind = FIELD_STRING, AT(command), .max = PROCESS_STDIN_MAX, .doc = "shell text; required" },
+        { .name = "timeout_s", .kind = FIELD_NUMBER, AT(timeout_ms), .min = 0, .max = PROCESS_TIMEOUT_MAX_S, .scale = 1000, .def = "60", .doc = "0 = none; a timeout kills the shell and what it started, the next command finds the state before" },
+        { .name = "output_limit", .kind = FIELD_INT, AT(output_limit), .min = 0, .max = PROCESS_OUTPUT_MAX, .def = "65536", .doc = "bytes of each stream in the answer; 0: the operator's" },
+        { .name = "encoding", .kind = FIELD_CUSTOM, .parse = parse_encoding, AT(base64), .type = "string", .def = "`utf8`", .doc = "`base64`: output as it is" },
 };
 struct v1_body v1_shell_body(void) { return (struct v1_body){ open_fields, ARRAY_SIZE(open_fields) }; }
 struct v1_body v1_shell_exec_body(void) { return (struct v1_body){ run_fields, ARRAY_SIZE(run_fields) }; }
@@ -156,22 +136,15 @@ static void closed(void *user) {
         free(c);
 }
 
-static int put_capture(struct json_writer *w, const char *key, const struct output_capture *c, bool base64) {
-        _cleanup_buf_ struct buf text = BUF_INIT(PROCESS_OUTPUT_MAX + 128);
-        int r = capture_text(c, &text);
-        int x = v1_put_bytes(w, key, buf_str(&text), text.len, base64);
-        return r < 0 ? r : x;
-}
-
 static void done(const struct shell_end *end, void *user) {
         struct call *c = user;
         _cleanup_buf_ struct buf b = BUF_INIT(16ull * PROCESS_OUTPUT_MAX);
         struct json_writer w = JSON_WRITER(&b);
         json_begin_object(&w);
         json_field_int(&w, "exit_code", end->exit_code);
-        int x = put_capture(&w, "stdout", end->out, c->base64);
+        int x = v1_put_capture(&w, "stdout", end->out, c->base64);
         if (x == 0)
-                x = put_capture(&w, "stderr", end->err, c->base64);
+                x = v1_put_capture(&w, "stderr", end->err, c->base64);
         json_field_text(&w, "cwd", end->cwd);
         json_field_bool(&w, "timed_out", end->timed_out);
         json_field_bool(&w, "restarted", end->restarted);

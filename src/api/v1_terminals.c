@@ -55,20 +55,13 @@ static struct terminal *named(struct http_request *r, void *user) {
 }
 
 void v1_post_terminal(struct http_request *r, void *user) {
-        struct sessions *ss = v1_sessions(r, user);
-        const char *id = http_param(r, "id");
+        struct sessions *ss;
+        const char *id;
         struct terminal_body body;
         struct terminal *t;
         struct json object;
         struct error e = { 0 };
-        if (!ss)
-                return;
-        struct session *s = session_find(ss, id);
-        if (!s || session_state(s) != SESSION_READY) {
-                v1_unready(ss, r, id);
-                return;
-        }
-        if (!v1_body(r, true, &object))
+        if (!v1_ready(r, user, &ss, &id) || !v1_body(r, true, &object))
                 return;
         int x = v1_terminal_decode(&object, &body, &e);
         if (x == 0) {

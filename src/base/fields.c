@@ -94,7 +94,7 @@ int field_string(const struct field *f, const struct json *v, size_t max, char *
 
 static int decode_bytes(const struct field *f, const struct json *v, unsigned flags, char *target, struct error *e) {
         char **text = (char **)(target + f->at);
-        size_t *len = f->kind == FIELD_BYTES ? (size_t *)(target + f->len_at) : NULL;
+        size_t *len = f->kind == FIELD_BYTES ? (size_t *)(target + f->with_at) : NULL;
         if (len && (flags & FIELDS_CHECK) && json_string_max(v) <= (size_t)f->max) {
                 *len = json_string_max(v);
                 return check_string(f, v, (size_t)f->max, e);

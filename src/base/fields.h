@@ -17,7 +17,7 @@
 
 enum field_kind {
         FIELD_STRING,      /* char *, owned; at most `max` bytes */
-        FIELD_BYTES,       /* char * and size_t at len_at; may be big: FIELDS_CHECK does not copy it, and fills only the length's bound */
+        FIELD_BYTES,       /* char * and size_t at with_at; may be big: FIELDS_CHECK does not copy it, and fills only the length's bound */
         FIELD_INT,         /* uint64_t, = value * scale (default 1); min <= value <= max */
         FIELD_SIGNED,      /* int; min <= value <= max */
         FIELD_NUMBER,      /* uint64_t, = value * scale, value may have a fraction; min <= value <= max */
@@ -33,7 +33,7 @@ struct field {
         const char *name;
         const char *alias;             /* another name of it, NULL = none; `name` wins */
         enum field_kind kind;
-        size_t at, len_at;             /* offsets in the target */
+        size_t at, with_at;            /* offsets in the target: of the value, and of what belongs with it, such as its length */
         size_t given_at;               /* offset of a bool, set when the field is present and not null; 0 = none */
         int64_t min, max;
         uint64_t scale;                /* 0 = 1 */

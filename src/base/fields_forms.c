@@ -1,6 +1,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/fields_forms.h"
 #include "base/strv.h"
 
@@ -69,6 +70,16 @@ int field_env(const struct field *f, const struct json *v, char ***ret, struct e
         return 0;
 }
 
+int parse_field_env(const struct field *f, const struct json *v, void *target, struct error *e) {
+        char ***at = (char ***)((char *)target + f->at), **env;
+        int r = field_env(f, v, &env, e);
+        if (r < 0)
+                return r;
+        strv_free(*at);
+        *at = env;
+        return 0;
+}
+
 /* ---- user ---------------------------------------------------------------------------------------------------------- */
 
 static bool user_from_text(const char *s, uint32_t *ret_uid, uint32_t *ret_gid) {
@@ -109,6 +120,23 @@ int field_user(const struct field *f, const struct json *v, uint32_t *ret_uid, u
         else if (!user_from_text(text, ret_uid, ret_gid))
                 return field_fault(f, e, "expected UID or UID:GID, each at most %d", FIELD_USER_MAX);
         return 0;
+}
+
+int parse_field_user(const struct field *f, const struct json *v, void *target, struct error *e) {
+        return field_user(f, v, (uint32_t *)((char *)target + f->at), (uint32_t *)((char *)target + f->with_at), e);
+}
+
+/* ---- content ------------------------------------------------------------------------------------------------------- */
+
+int field_content(const struct json *v, struct buf *ret) {
+        struct json coded;
+        if (v->type == JSON_STRING)
+                return json_string(v, ret);
+        if (v->type != JSON_OBJECT || !json_get(v, "b64", &coded) || coded.type != JSON_STRING)
+                return -EBADMSG;
+        _cleanup_buf_ struct buf text = BUF_INIT(ret->limit / 3 * 4 + 4);
+        int r = json_string(&coded, &text);
+        return r < 0 ? r : base64_decode(buf_str(&text), text.len, ret);
 }
 
 /* ---- labels ---------------------------------------------------------------------------------------------------------- */

@@ -14,7 +14,13 @@
 int field_env(const struct field *f, const struct json *v, char ***ret, struct error *e);
 /* A number, "UID", "UID:GID" or "root" (or ""): a number alone counts for both. */
 int field_user(const struct field *f, const struct json *v, uint32_t *ret_uid, uint32_t *ret_gid, struct error *e);
+/* The two as a row's parse(): a char ** at its `at`, replaced; a uint32_t each at its `at` (the user) and `with_at` (the group). */
+int parse_field_env(const struct field *f, const struct json *v, void *target, struct error *e);
+int parse_field_user(const struct field *f, const struct json *v, void *target, struct error *e);
 /* An object of strings: "name=value", sorted. A name must not hold '='. */
 int field_labels(const struct field *f, const struct json *v, char ***ret, struct error *e);
+/* Text, or {"b64": text} for any bytes: appended, at most what the buffer takes. No fault is said: -EBADMSG is another type, -EINVAL what is no
+ * base64, -ENOSPC too much, -ENOMEM. */
+int field_content(const struct json *v, struct buf *ret);
 /* The value of a label, NULL without. */
 const char *labels_get(char *const *labels, const char *name);

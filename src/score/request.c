@@ -1,6 +1,7 @@
 /* Decoding of a scoring request by one table (base/fields.h), then the checks that look at more than one field. */
 #include <string.h>
 
+#include "base/fields_forms.h"
 #include "base/redact.h"
 #include "base/strv.h"
 #include "sandbox/limit_fields.h"
@@ -20,7 +21,7 @@ STRING_TABLE(tree_source, tree_source_names, TREE_SOURCE_MAX)
 
 #define AT(member) .at = offsetof(struct score_request, member)
 #define STRING(name_, limit) .name = #name_, .kind = FIELD_STRING, AT(name_), .max = limit
-#define BYTES(name_) .name = #name_, .kind = FIELD_BYTES, AT(name_), .len_at = offsetof(struct score_request, name_##_len), .max = REQUEST_TEXT_MAX
+#define BYTES(name_) .name = #name_, .kind = FIELD_BYTES, AT(name_), .with_at = offsetof(struct score_request, name_##_len), .max = REQUEST_TEXT_MAX
 #define SECONDS(name_, member) .name = #name_, .kind = FIELD_INT, AT(member), .min = 1, .max = REQUEST_TIMEOUT_MAX_S, .scale = 1000
 #define IDS(name_) .name = #name_, .kind = FIELD_LIST, AT(name_), .max = REQUEST_IDS_MAX
 #define PATHS(name_) .name = #name_, .kind = FIELD_CUSTOM, .parse = parse_paths, AT(name_), .max = REQUEST_PATHS_MAX, .type = "list of paths"
@@ -46,11 +47,11 @@ static const struct field request_fields[] = {
         { STRING(repo_path, REQUEST_PATH_MAX), .def = "`/testbed`", .doc = "where the tree stands in the sandbox" },
         { .name = "tree", .kind = FIELD_ENUM, AT(tree), .names = tree_source_names, .n_names = TREE_SOURCE_MAX, .def = "`clone`", .doc = "where the base tree comes from: `image` is what stands at `repo_path` there" },
         { STRING(setup_command, REQUEST_COMMAND_MAX), .def = "empty", .doc = "prepares the tree, once per key" },
-        { .name = "setup_network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(setup_network), .len_at = offsetof(struct score_request, setup_allow), .type = FIELD_NETWORK_TYPE, .def = "`open`", .doc = "network of `setup_command`" },
+        { .name = "setup_network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(setup_network), .with_at = offsetof(struct score_request, setup_allow), .type = FIELD_NETWORK_TYPE, .def = "`open`", .doc = "network of `setup_command`" },
         { SECONDS(setup_timeout, setup_timeout_ms), .def = "1800", .doc = "seconds for `setup_command`" },
-        { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_env, .type = "object of strings", .def = "empty", .doc = "added to the environment" },
-        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_user, .given_at = offsetof(struct score_request, user_given), .type = "integer, or `UID:GID`", .def = "the image's, else 0", .doc = "who runs the tests inside, and owns the cloned tree" },
-        { .name = "network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(network), .len_at = offsetof(struct score_request, allow), .type = FIELD_NETWORK_TYPE, .def = "the operator's", .doc = "network while tests run" },
+        { .name = "env", .kind = FIELD_CUSTOM, .parse = parse_field_env, AT(env), .type = "object of strings", .def = "empty", .doc = "added to the environment" },
+        { .name = "user", .kind = FIELD_CUSTOM, .parse = parse_field_user, AT(uid), .with_at = offsetof(struct score_request, gid), .given_at = offsetof(struct score_request, user_given), .type = "integer, or `UID:GID`", .def = "the image's, else 0", .doc = "who runs the tests inside, and owns the cloned tree" },
+        { .name = "network", .kind = FIELD_CUSTOM, .parse = parse_network, AT(network), .with_at = offsetof(struct score_request, allow), .type = FIELD_NETWORK_TYPE, .def = "the operator's", .doc = "network while tests run" },
         { .name = "limits", .kind = FIELD_OBJECT, .sub = limit_fields, .n_sub = ARRAY_SIZE(limit_fields), .doc = "each reached is a named outcome" },
         { .name = "patch_mode", .kind = FIELD_ENUM, AT(patch_mode), .names = patch_mode_names, .n_names = PATCH_MODE_MAX, .def = "`repair`", .doc = "how far to go to make the patch apply" },
         { PATHS(protect), .doc = "more paths reset to base" },

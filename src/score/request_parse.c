@@ -8,27 +8,11 @@
 #include "score/patch_name.h"
 #include "score/request_parse.h"
 
-int parse_env(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct score_request *q = target;
-        char **env;
-        int r = field_env(f, v, &env, e);
-        if (r < 0)
-                return r;
-        strv_free(q->env);
-        q->env = env;
-        return 0;
-}
-
-int parse_user(const struct field *f, const struct json *v, void *target, struct error *e) {
-        struct score_request *q = target;
-        return field_user(f, v, &q->uid, &q->gid, e);
-}
-
 /* ---- choices of which a part comes later --------------------------------------------------------------------------- */
 
 int parse_network(const struct field *f, const struct json *v, void *target, struct error *e) {
         enum sandbox_network *at = (enum sandbox_network *)((char *)target + f->at);
-        struct egress_rules **rules = (struct egress_rules **)((char *)target + f->len_at);
+        struct egress_rules **rules = (struct egress_rules **)((char *)target + f->with_at);
         *rules = egress_rules_unref(*rules);
         return field_network(f, v, at, rules, e);
 }

@@ -3,9 +3,7 @@
 #include "base/fields.h"
 #include "score/request.h"
 
-int parse_env(const struct field *f, const struct json *v, void *target, struct error *e);
-int parse_user(const struct field *f, const struct json *v, void *target, struct error *e);
-int parse_network(const struct field *f, const struct json *v, void *target, struct error *e);      /* writes at f->at, the rules at f->len_at */
+int parse_network(const struct field *f, const struct json *v, void *target, struct error *e);      /* writes at f->at, the rules at f->with_at */
 int parse_framework(const struct field *f, const struct json *v, void *target, struct error *e);
 int parse_paths(const struct field *f, const struct json *v, void *target, struct error *e);        /* writes at f->at */
 int parse_control(const struct field *f, const struct json *v, void *target, struct error *e);

@@ -16,7 +16,7 @@ static const char *const colours[] = { "red", "green" };
 static const struct field inner[] = { { .name = "deep", .kind = FIELD_INT, AT(deep), .min = 0, .max = 10, .doc = "d" } };
 static const struct field table[] = {
         { .name = "name", .alias = "title", .kind = FIELD_STRING, AT(name), .max = 8, .def = "none", .doc = "its name" },
-        { .name = "blob", .kind = FIELD_BYTES, AT(blob), .len_at = offsetof(struct thing, blob_len), .max = 100 },
+        { .name = "blob", .kind = FIELD_BYTES, AT(blob), .with_at = offsetof(struct thing, blob_len), .max = 100 },
         { .name = "seconds", .kind = FIELD_INT, AT(ms), .min = 1, .max = 60, .scale = 1000 },
         { .name = "cpus", .kind = FIELD_NUMBER, AT(milli), .min = 0, .max = 64, .scale = 1000 },
         { .name = "sign", .kind = FIELD_SIGNED, AT(sign), .min = -5, .max = 5 },
