@@ -2,10 +2,10 @@
 #include <sys/types.h>
 #include <zlib.h>
 
+#include "archive/tar_stream.h"
+#include "archive/tar_write.h"
 #include "base/fs.h"
-#include "helper/tar_write.h"
 
-#define BLOCK 512u
 #define SPACE (128u * 1024)
 #define HOLE_MIN (64 * 1024)           /* a file that saves less is written out */
 #define PIECES_MAX 4096                /* of a sparse file; what follows counts as one piece */
@@ -16,14 +16,14 @@ struct tar_header {                    /* GNU */
         struct { char at[12], size[12]; } sparse[4];
         char extended, real_size[12], pad[17];
 };
-_Static_assert(sizeof(struct tar_header) == BLOCK, "a tar header is a block");
+_Static_assert(sizeof(struct tar_header) == TAR_WRITE_BLOCK, "a tar header is a block");
 
 struct sparse_more { struct { char at[12], size[12]; } sparse[21]; char extended, pad[7]; };
-_Static_assert(sizeof(struct sparse_more) == BLOCK, "a sparse header is a block");
+_Static_assert(sizeof(struct sparse_more) == TAR_WRITE_BLOCK, "a sparse header is a block");
 
 struct piece { uint64_t at, size; };
 
-struct tar_writer {
+struct tar_stream {
         int fd;
         bool gzip;
         z_stream z;
@@ -35,7 +35,7 @@ struct tar_writer {
 
 /* ---- out ---- */
 
-static int flush(struct tar_writer *t) {
+static int flush(struct tar_stream *t) {
         if (t->n > t->left)
                 return -EFBIG;
         int r = fs_write_all(t->fd, t->out, t->n);
@@ -44,7 +44,7 @@ static int flush(struct tar_writer *t) {
         return r;
 }
 
-static int put_plain(struct tar_writer *t, const char *p, size_t n) {
+static int put_plain(struct tar_stream *t, const char *p, size_t n) {
         while (n > 0) {
                 size_t part = MIN2(n, SPACE - t->n);
                 memcpy(t->out + t->n, p, part);
@@ -58,7 +58,7 @@ static int put_plain(struct tar_writer *t, const char *p, size_t n) {
         return 0;
 }
 
-static int put_gzip(struct tar_writer *t, const char *p, size_t n, int how) {
+static int put_gzip(struct tar_stream *t, const char *p, size_t n, int how) {
         t->z.next_in = (Bytef *)(uintptr_t)p;
         t->z.avail_in = (uInt)n;
         for (;;) {
@@ -77,11 +77,11 @@ static int put_gzip(struct tar_writer *t, const char *p, size_t n, int how) {
         }
 }
 
-static int put(struct tar_writer *t, const void *p, size_t n) {
+static int put(struct tar_stream *t, const void *p, size_t n) {
         return t->gzip ? put_gzip(t, p, n, Z_NO_FLUSH) : put_plain(t, p, n);
 }
 
-static int put_zeros(struct tar_writer *t, uint64_t n) {
+static int put_zeros(struct tar_stream *t, uint64_t n) {
         static const char zeros[8192];
         int r = 0;
         while (r == 0 && n > 0) {
@@ -91,8 +91,6 @@ static int put_zeros(struct tar_writer *t, uint64_t n) {
         }
         return r;
 }
-
-static uint64_t padding(uint64_t n) { return (BLOCK - n % BLOCK) % BLOCK; }
 
 /* ---- headers ---- */
 
@@ -109,11 +107,11 @@ static void put_number(char *at, size_t size, uint64_t v) {
         at[0] = (char)0x80;
 }
 
-static int put_header(struct tar_writer *t, struct tar_header *h) {
+static int put_header(struct tar_stream *t, struct tar_header *h) {
         unsigned sum = 0;
         memcpy(h->magic, "ustar  ", 8);
         memset(h->checksum, ' ', sizeof h->checksum);
-        for (size_t i = 0; i < BLOCK; i++)
+        for (size_t i = 0; i < TAR_WRITE_BLOCK; i++)
                 sum += ((const unsigned char *)h)[i];
         snprintf(h->checksum, sizeof h->checksum, "%06o", sum);
         h->checksum[7] = ' ';
@@ -123,7 +121,7 @@ static int put_header(struct tar_writer *t, struct tar_header *h) {
 static void copy_name(char ret[static 100], const char *name) { memcpy(ret, name, strnlen(name, 100)); }
 
 /* A name that the header has no room for goes before it, as the content of an entry of its own. */
-static int put_long(struct tar_writer *t, char type, const char *name) {
+static int put_long(struct tar_stream *t, char type, const char *name) {
         size_t n = strlen(name) + 1;
         if (n <= 101)
                 return 0;
@@ -137,10 +135,10 @@ static int put_long(struct tar_writer *t, char type, const char *name) {
         int r = put_header(t, &h);
         if (r == 0)
                 r = put(t, name, n);
-        return r == 0 ? put_zeros(t, padding(n)) : r;
+        return r == 0 ? put_zeros(t, tar_write_padding(n)) : r;
 }
 
-static int begin_entry(struct tar_writer *t, struct tar_header *h, char type, const char *name, const struct stat *st, const char *target, uint64_t size) {
+static int begin_entry(struct tar_stream *t, struct tar_header *h, char type, const char *name, const struct stat *st, const char *target, uint64_t size) {
         *h = (struct tar_header){ .type = type };
         copy_name(h->name, name);
         if (target)
@@ -154,7 +152,7 @@ static int begin_entry(struct tar_writer *t, struct tar_header *h, char type, co
         return r == 0 ? put_long(t, 'L', name) : r;
 }
 
-int tar_write_entry(struct tar_writer *t, const char *name, const struct stat *st, const char *target, bool hard) {
+int tar_stream_entry(struct tar_stream *t, const char *name, const struct stat *st, const char *target, bool hard) {
         struct tar_header h;
         int r = begin_entry(t, &h, hard ? '1' : target ? '2' : '5', name, st, target, 0);
         return r == 0 ? put_header(t, &h) : r;
@@ -163,7 +161,7 @@ int tar_write_entry(struct tar_writer *t, const char *name, const struct stat *s
 /* ---- files ---- */
 
 /* Where there is data; the end of the file is always a piece, so that its size is known. */
-static bool find_pieces(struct tar_writer *t, const struct stat *st, int fd) {
+static bool find_pieces(struct tar_stream *t, const struct stat *st, int fd) {
         uint64_t size = (uint64_t)st->st_size, at = 0;
         t->n_pieces = 0;
         if (size < HOLE_MIN || (uint64_t)st->st_blocks * 512 + HOLE_MIN > size)
@@ -186,7 +184,7 @@ static bool find_pieces(struct tar_writer *t, const struct stat *st, int fd) {
         return true;
 }
 
-static int put_data(struct tar_writer *t, int fd, uint64_t at, uint64_t size) {
+static int put_data(struct tar_stream *t, int fd, uint64_t at, uint64_t size) {
         while (size > 0) {
                 ssize_t n = pread(fd, t->in, (size_t)MIN2(size, (uint64_t)SPACE), (off_t)at);
                 if (n < 0)
@@ -202,7 +200,7 @@ static int put_data(struct tar_writer *t, int fd, uint64_t at, uint64_t size) {
         return 0;
 }
 
-static int put_sparse_headers(struct tar_writer *t, struct tar_header *h) {
+static int put_sparse_headers(struct tar_stream *t, struct tar_header *h) {
         size_t i = 0;
         for (; i < t->n_pieces && i < ARRAY_SIZE(h->sparse); i++) {
                 put_number(h->sparse[i].at, 12, t->pieces[i].at);
@@ -222,7 +220,7 @@ static int put_sparse_headers(struct tar_writer *t, struct tar_header *h) {
         return r;
 }
 
-int tar_write_file(struct tar_writer *t, const char *name, const struct stat *st, int fd) {
+int tar_stream_file(struct tar_stream *t, const char *name, const struct stat *st, int fd) {
         struct tar_header h;
         uint64_t size = (uint64_t)st->st_size;
         bool sparse = find_pieces(t, st, fd);
@@ -241,13 +239,13 @@ int tar_write_file(struct tar_writer *t, const char *name, const struct stat *st
                 r = sparse ? put_sparse_headers(t, &h) : put_header(t, &h);
         for (size_t i = 0; r == 0 && i < t->n_pieces; i++)
                 r = put_data(t, fd, t->pieces[i].at, t->pieces[i].size);
-        return r == 0 ? put_zeros(t, padding(size)) : r;
+        return r == 0 ? put_zeros(t, tar_write_padding(size)) : r;
 }
 
 /* ---- life ---- */
 
-int tar_write_open(int fd, bool gzip, int level, uint64_t max, struct tar_writer **ret) {
-        struct tar_writer *t = calloc(1, sizeof *t);
+int tar_stream_open(int fd, bool gzip, int level, uint64_t max, struct tar_stream **ret) {
+        struct tar_stream *t = calloc(1, sizeof *t);
         if (!t)
                 return -ENOMEM;
         t->fd = fd;
@@ -261,14 +259,14 @@ int tar_write_open(int fd, bool gzip, int level, uint64_t max, struct tar_writer
         return 0;
 }
 
-int tar_write_finish(struct tar_writer *t) {
-        int r = put_zeros(t, 2ull * BLOCK);
+int tar_stream_finish(struct tar_stream *t) {
+        int r = put_zeros(t, TAR_WRITE_END);
         if (r == 0 && t->gzip)
                 r = put_gzip(t, "", 0, Z_FINISH);
         return r == 0 ? flush(t) : r;
 }
 
-void tar_write_free(struct tar_writer *t) {
+void tar_stream_free(struct tar_stream *t) {
         if (!t)
                 return;
         if (t->gzip)

@@ -9,42 +9,6 @@
 
 #define COPY_SIZE (256u << 10)
 
-/* ---- bytes from a pipe, as the reader of archives wants them: plain, no more -------------------------------------------------- */
-
-struct inflow { int fd; };
-
-ssize_t inflow_read(struct inflow *f, void *p, size_t n, struct error *e) {
-        ssize_t r;
-        do
-                r = read(f->fd, p, n);
-        while (r < 0 && errno == EINTR);
-        return r < 0 ? error_set(e, -errno, "read the archive") : r;
-}
-
-int inflow_exactly(struct inflow *f, void *p, size_t n, bool end_ok, struct error *e) {
-        for (size_t done = 0; done < n;) {
-                ssize_t r = inflow_read(f, (char *)p + done, n - done, e);
-                if (r < 0)
-                        return (int)r;
-                if (r == 0)
-                        return end_ok && done == 0 ? 0 : error_say(e, -EBADMSG, "the archive ends too early");
-                done += (size_t)r;
-        }
-        return 1;
-}
-
-int inflow_skip(struct inflow *f, uint64_t n, struct error *e) {
-        char space[8192];
-        while (n > 0) {
-                size_t step = (size_t)MIN2(n, (uint64_t)sizeof space);
-                int r = inflow_exactly(f, space, step, false, e);
-                if (r < 0)
-                        return r;
-                n -= step;
-        }
-        return 0;
-}
-
 /* ---- entries ------------------------------------------------------------------------------------------------------------------- */
 
 struct unpacking {
@@ -183,16 +147,19 @@ static int make_entry(struct unpacking *u, struct tar_reader *t, const struct ta
 
 static void *unpack(void *user) {
         struct unpacking *u = user;
-        struct inflow in = { .fd = u->out };
+        struct inflow *in = NULL;
         struct tar_reader *t = NULL;
         struct tar_entry en;
-        int r = tar_open(&in, &t, &u->e);
+        int r = inflow_open(u->out, UINT64_MAX, &in, &u->e);
+        if (r == 0)
+                r = tar_open(in, &t, &u->e);
         while (r == 0 && (r = tar_next(t, &en, &u->e)) > 0)
                 r = make_entry(u, t, &en);
         /* What stands behind the end is padding. */
-        while (r == 0 && inflow_read(&in, u->space, sizeof u->space, NULL) > 0)
+        while (r == 0 && inflow_read(in, u->space, sizeof u->space, NULL) > 0)
                 ;
         tar_free(t);
+        inflow_free(in);
         u->r = r;
         u->out = fd_close(u->out);
         return NULL;

@@ -15,7 +15,7 @@
 #include "base/fs.h"
 #include "base/strv.h"
 #include "helper/files.h"
-#include "helper/tar_write.h"
+#include "archive/tar_stream.h"
 #include "helper/verbs.h"
 
 #define UPPER_FD 250                   /* HELPER_UPPER_FD: of "/", then of "/usr" and "/opt" */
@@ -34,7 +34,7 @@ struct changes {
         struct buf answer;
         uint64_t offset, left, seen;
         bool more;
-        struct tar_writer *tar;        /* NULL: json */
+        struct tar_stream *tar;        /* NULL: json */
         struct linked *links; size_t n_links;          /* of one plane */
         uint64_t mount;                /* of the plane, in the sandbox */
         const char *where;             /* for a reason */
@@ -88,7 +88,7 @@ static int gone(struct changes *c, const char *prefix, const char *name) {
         if (snprintf(path, sizeof path, "%s.wh.%s", prefix, name) >= (int)sizeof path)
                 return -ENAMETOOLONG;
         _cleanup_close_ int empty = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        return tar_write_file(c->tar, path, &nothing, empty);
+        return tar_stream_file(c->tar, path, &nothing, empty);
 }
 
 /* ---- files ---------------------------------------------------------------------------------------------------------------- */
@@ -162,15 +162,15 @@ static int pack(struct changes *c, const struct place *at, const char *name, con
                 if (n < 0)
                         return -errno;
                 target[n] = 0;
-                return tar_write_entry(c->tar, path, st, target, false);
+                return tar_stream_entry(c->tar, path, st, target, false);
         }
         if (!S_ISREG(st->st_mode))
                 return 0;              /* a socket, a FIFO: they are the processes', not the files' */
         const char *before = known_link(c, st, path);
         if (before)
-                return tar_write_entry(c->tar, path, st, before, true);
+                return tar_stream_entry(c->tar, path, st, before, true);
         _cleanup_close_ int fd = openat(at->upper, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        return fd < 0 ? -errno : tar_write_file(c->tar, path, st, fd);
+        return fd < 0 ? -errno : tar_stream_file(c->tar, path, st, fd);
 }
 
 /* ---- the walk --------------------------------------------------------------------------------------------------------------- */
@@ -226,7 +226,7 @@ static int written_dir(struct changes *c, const struct place *at, const char *na
         int r = 0;
         snprintf(below, sizeof below, "%s/", path);
         if (c->tar)
-                r = tar_write_entry(c->tar, below, st, NULL, false);
+                r = tar_stream_entry(c->tar, below, st, NULL, false);
         else if (!old || !S_ISDIR(old->st_mode) || !same_facts(st, old))
                 tell(c, path, old ? "changed" : "added", st);
         struct place in = { .upper = open_dir(at->upper, name), .base = open_dir(at->base, name), .merged = open_dir(at->merged, name) };
@@ -319,12 +319,12 @@ static int json(struct changes *c) {
 }
 
 static int tar(struct changes *c) {
-        int r = tar_write_open(1, false, 0, TAR_MAX, &c->tar);
+        int r = tar_stream_open(1, false, 0, TAR_MAX, &c->tar);
         if (r == 0)
                 r = planes(c);
         if (r == 0)
-                r = tar_write_finish(c->tar);
-        tar_write_free(c->tar);
+                r = tar_stream_finish(c->tar);
+        tar_stream_free(c->tar);
         return r < 0 ? failed(c, r) : 0;
 }
 

@@ -9,14 +9,14 @@
 
 #include "base/fs.h"
 #include "helper/files.h"
-#include "helper/tar_write.h"
+#include "archive/tar_stream.h"
 
 #define LINKS_MAX 65536                /* files with several names that are remembered; others are written whole each time */
 
 struct linked { dev_t dev; ino_t ino; char *name; };
 
 struct pack {
-        struct tar_writer *tar;
+        struct tar_stream *tar;
         struct linked *links;          /* open addressing, 2 * LINKS_MAX; NULL until the first */
         size_t n_links;
 };
@@ -47,7 +47,7 @@ static int pack_file(struct pack *p, int dir, const char *name, const char *path
         if (!S_ISREG(st.st_mode) || files_is_virtual(fd))
                 return 0;
         const char *before = known_link(p, &st, path);
-        return before ? tar_write_entry(p->tar, path, &st, before, true) : tar_write_file(p->tar, path, &st, fd);
+        return before ? tar_stream_entry(p->tar, path, &st, before, true) : tar_stream_file(p->tar, path, &st, fd);
 }
 
 static int pack_dir(struct pack *p, int fd, const char *prefix, unsigned depth);
@@ -67,7 +67,7 @@ static int pack_one(struct pack *p, int dir, const char *prefix, const char *nam
                 if (len < 0)
                         return 0;
                 target[len] = 0;
-                return tar_write_entry(p->tar, path, &st, target, false);
+                return tar_stream_entry(p->tar, path, &st, target, false);
         }
         if (!S_ISDIR(st.st_mode))
                 return 0;
@@ -90,7 +90,7 @@ static int pack_dir(struct pack *p, int fd, const char *prefix, unsigned depth) 
                 fd_close(fd);
                 return -errno;
         }
-        int r = fstat(fd, &st) < 0 ? -errno : tar_write_entry(p->tar, prefix, &st, NULL, false);
+        int r = fstat(fd, &st) < 0 ? -errno : tar_stream_entry(p->tar, prefix, &st, NULL, false);
         for (struct dirent *de; r == 0 && (de = readdir(d));)
                 if (strcmp(de->d_name, ".") != 0 && strcmp(de->d_name, "..") != 0)
                         r = pack_one(p, fd, prefix, de->d_name, depth);
@@ -115,7 +115,7 @@ static int pack_root(struct pack *p, const struct files_args *a, int fd, bool is
         if (is_dir)
                 return pack_dir(p, fcntl(fd, F_DUPFD_CLOEXEC, 3), "./", FILES_DEPTH_MAX);
         struct stat st;
-        return fstat(fd, &st) < 0 ? -errno : tar_write_file(p->tar, name ? name + 1 : a->path, &st, fd);
+        return fstat(fd, &st) < 0 ? -errno : tar_stream_file(p->tar, name ? name + 1 : a->path, &st, fd);
 }
 
 int files_pack(const struct files_args *a) {
@@ -131,12 +131,12 @@ int files_pack(const struct files_args *a) {
         int said = say_head(fd);
         if (said != 0 || a->max == 0)
                 return said;
-        int r = tar_write_open(1, a->gzip, (int)a->level, a->max, &p.tar);
+        int r = tar_stream_open(1, a->gzip, (int)a->level, a->max, &p.tar);
         if (r == 0)
                 r = pack_root(&p, a, fd, is_dir);
         if (r == 0)
-                r = tar_write_finish(p.tar);
-        tar_write_free(p.tar);
+                r = tar_stream_finish(p.tar);
+        tar_stream_free(p.tar);
         for (size_t i = 0; p.links && i < 2 * LINKS_MAX; i++)
                 free(p.links[i].name);
         free(p.links);
