@@ -404,7 +404,8 @@ int tasks_status(struct tasks *ts, const char *id, enum task_status *ret) {
                 return -ENOENT;
         /* RECORDING without a record: it is on disk, and whoever waited is being told from within that call. */
         if (t && !(t->phase == PHASE_RECORDING && !t->record)) {
-                *ret = t->phase == PHASE_QUEUED ? TASK_PENDING : TASK_RUNNING;
+                /* Who has seen `running` may rely on that attempt's being counted: STARTING, until it is on disk, is pending. */
+                *ret = t->phase == PHASE_QUEUED || t->phase == PHASE_STARTING ? TASK_PENDING : TASK_RUNNING;
                 return 0;
         }
         if (tasks_recent_get(ts, id, ret))

@@ -205,12 +205,8 @@ class Daemon:
         return answer.json["status"] if answer.status == 200 else answer.status
 
     def until_running(self, task):
+        """Its attempt is on disk then, and a drain lets it end."""
         until(lambda: self.status(task) == "running", f"task {task} runs")
-        return task
-
-    def until_started(self, task):
-        """Beyond the first moments of `running`, in which a drain would still put it back."""
-        until(lambda: f"task.started task={task}" in self.stderr(), f"task {task} is started")
         return task
 
     def result(self, task, seconds=120):

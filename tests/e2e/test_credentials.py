@@ -56,7 +56,7 @@ def test_credentials_are_nowhere_below_the_home_queued_running_or_finished(brig,
     assert d.submit(request(REFUSED), Idempotency_Key="k") == queued
     other = d.call("POST", "/task/submit", request(REFUSED.replace(SECRET, "x")), {"Idempotency-Key": "k"})
     assert other.status == 409, other
-    running = d.until_started(d.submit(request(NOWHERE)))
+    running = d.until_running(d.submit(request(NOWHERE)))
     assert secretless(d)
     assert d.call("DELETE", f"/task/{running}").status == 200
 

@@ -6,7 +6,7 @@ from brigd import until
 
 def test_what_runs_ends_within_the_grace_and_new_work_is_refused(brig, repository):
     d = brig()
-    task = d.until_started(d.submit(repository.takes(3)))
+    task = d.until_running(d.submit(repository.takes(3)))
     d.process.send_signal(signal.SIGTERM)
     refused = until(lambda: (a := d.call("POST", "/task/submit", repository.request())).status == 503 and a, "submissions are refused")
     assert "Retry-After" in refused.headers

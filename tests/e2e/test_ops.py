@@ -71,7 +71,7 @@ def test_the_daemons_exposition_passes_promtool(brig):
 
 def test_a_draining_daemon_is_healthy_but_not_ready(brig, repository):
     d = brig()
-    task = d.until_started(d.submit(repository.takes(100)))
+    task = d.until_running(d.submit(repository.takes(100)))
     d.process.send_signal(signal.SIGTERM)
     brigd.until(lambda: d.call("GET", "/readyz").status == 503, "the daemon drains")
     assert d.call("GET", "/readyz").json == {"status": "draining"}

@@ -127,9 +127,11 @@ static void bench_release(struct bench *b) {
 /* A bench that goes with its block. */
 #define BENCH(b, running_max, queued_max) CLEANUP(bench_release) struct bench b; bench_init(&b, running_max, queued_max)
 
-/* Runs the loop until `condition`, at most 5 s. */
+#define NEVER_MS 60000             /* longer than a busy machine takes for a few commits */
+
+/* Runs the loop until `condition`. */
 #define UNTIL(b, condition) do { \
-        uint64_t end_ = now_ms() + 5000; \
+        uint64_t end_ = now_ms() + NEVER_MS; \
         while (!(condition)) { \
                 if (now_ms() > end_) fail_msg("never: %s", #condition); \
                 uv_timer_t t_; \
@@ -143,12 +145,14 @@ static void wake(uv_timer_t *t) { }
 
 /* ---- calls ------------------------------------------------------------------------------------------------------------------ */
 
-struct submitted { int r; bool done; char id[37]; };
+struct submitted { int r; bool done; char id[37]; struct bench *b; void (*at_once)(struct bench *b, const char *id); };
 static void on_submitted(int r, const char *id, void *user) {
         struct submitted *s = user;
         s->r = r;
         s->done = true;
         snprintf(s->id, sizeof s->id, "%s", id ? id : "");
+        if (s->at_once)
+                s->at_once(s->b, s->id);
 }
 
 static int submit_it(struct bench *b, const struct engine_submission *sub, char ret_id[static 37]) {
@@ -174,6 +178,17 @@ static int submit_secret(struct bench *b, const char *url, const char *key, char
 }
 
 static void submit(struct bench *b, char ret_id[static 37]) { assert_int_equal(submit_full(b, BODY, "", NULL, ret_id), 0); }
+
+/* Calls `at_once` from within the answer: the task has a place by then, and that it runs is on its way to disk. A turn of the
+ * loop later it may be there. */
+static void submit_and(struct bench *b, char ret_id[static 37], void (*at_once)(struct bench *b, const char *id)) {
+        const struct engine_submission sub = { .body = BODY, .body_len = strlen(BODY), .tenant = "" };
+        struct submitted s = { .b = b, .at_once = at_once };
+        assert_int_equal(tasks_submit(b->ts, &sub, on_submitted, &s), 0);
+        UNTIL(b, s.done);
+        assert_int_equal(s.r, 0);
+        snprintf(ret_id, 37, "%s", s.id);
+}
 
 static int status_of(struct bench *b, const char *id) {
         enum task_status st;
@@ -221,6 +236,25 @@ static void a_task_runs_and_its_record_stays(void **state) {
         UNTIL(&b, status_of(&b, id) == TASK_COMPLETED);
         assert_true(has(&b, id, "\"outcome\":\"resolved\""));
         assert_true(has(&b, id, "/log\""));
+}
+
+static int attempts_on_disk(struct bench *b, const char *id) {
+        int attempts;
+        state_of(&b->f, id, &attempts);
+        return attempts;
+}
+
+static void is_pending(struct bench *b, const char *id) { assert_int_equal(status_of(b, id), TASK_PENDING); }
+
+/* Whoever kills the daemon when he sees `running` finds the attempt counted at the next start. */
+static void a_task_is_shown_as_running_when_its_attempt_is_on_disk(void **state) {
+        BENCH(b, 1, 10);
+        char id[37];
+        submit_and(&b, id, is_pending);
+        UNTIL(&b, status_of(&b, id) == TASK_RUNNING);
+        assert_int_equal(attempts_on_disk(&b, id), 1);
+        assert_int_equal(b.started, 1);
+        end_run(&b, b.running, OUTCOME_RESOLVED);
 }
 
 static void what_waits_is_pending_and_starts_when_there_is_a_place(void **state) {
@@ -487,11 +521,19 @@ static void a_running_task_is_cancelled_and_leaves_nothing(void **state) {
         end_run(&b, b.running, OUTCOME_RESOLVED);
 }
 
+static struct waiting deletion;
+
+static void delete_at_once(struct bench *b, const char *id) {
+        deletion = (struct waiting){ 0 };
+        assert_int_equal(tasks_delete(b->ts, id, on_result, &deletion), 0);
+}
+
 static void a_task_is_deleted_while_it_starts(void **state) {
         BENCH(b, 1, 10);
         char id[37];
-        submit(&b, id);                /* accepted, and `running` is on its way to disk */
-        assert_int_equal(delete_task(&b, id), 0);
+        submit_and(&b, id, delete_at_once);
+        UNTIL(&b, deletion.done);
+        assert_int_equal(deletion.r, 0);
         assert_int_equal(b.started, 0);
         assert_int_equal(status_of(&b, id), -ENOENT);
 }
@@ -653,13 +695,15 @@ static void after_the_grace_what_runs_is_put_back_without_costing_an_attempt(voi
         UNTIL(&b, status_of(&b, id) == TASK_COMPLETED);
 }
 
+static void drain_at_once(struct bench *b, const char *id) { tasks_drain(b->ts, 0, on_drained, b); }
+
 static void what_a_drain_puts_back_is_pending_and_can_be_deleted(void **state) {
         BENCH(b, 2, 10);
         char id[37], starts[37];
         submit(&b, id);
         UNTIL(&b, b.n_running == 1);
-        submit(&b, starts);            /* `running` is on its way to disk when the drain comes */
-        drain(&b, 0);
+        submit_and(&b, starts, drain_at_once);
+        UNTIL(&b, b.drained);
         assert_int_equal(b.started, 1);
         assert_int_equal(status_of(&b, id), TASK_PENDING);
         assert_int_equal(status_of(&b, starts), TASK_PENDING);
@@ -682,11 +726,12 @@ static void when_the_spawner_is_lost_what_runs_is_interrupted(void **state) {
         assert_true(has(&b, id, "\"interrupted\""));
 }
 
+static void lose_at_once(struct bench *b, const char *id) { tasks_lost(b->ts, on_drained, b); }
+
 static void a_task_that_was_just_starting_when_the_spawner_was_lost_never_runs(void **state) {
         BENCH(b, 1, 10);
         char id[37];
-        submit(&b, id);                /* `running` is on its way to disk */
-        tasks_lost(b.ts, on_drained, &b);
+        submit_and(&b, id, lose_at_once);
         UNTIL(&b, b.drained);
         assert_true(has(&b, id, "\"interrupted\""));
         assert_int_equal(b.started, 0);
@@ -696,6 +741,7 @@ int main(void) {
         log_set_level(LOG_LEVEL_MAX);
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_task_runs_and_its_record_stays),
+                cmocka_unit_test(a_task_is_shown_as_running_when_its_attempt_is_on_disk),
                 cmocka_unit_test(what_waits_is_pending_and_starts_when_there_is_a_place),
                 cmocka_unit_test(a_full_queue_refuses),
                 cmocka_unit_test(a_burst_does_not_pass_the_bound),
