@@ -270,16 +270,14 @@ void session_view_release(struct session_view *v) {
         *v = (struct session_view){ 0 };
 }
 
-static int view_of_row(struct sessions *ss, const struct ledger_row *row, struct session_view *ret) {
+/* `text`: its body, or its record once it has finished. */
+static int view_of_text(struct sessions *ss, const struct ledger_row *row, struct buf *text, struct session_view *ret) {
         struct session_view v = { .created_ms = row->created_ms, .ended_ms = row->ended_ms, .seq = row->seq };
-        _cleanup_buf_ struct buf text = BUF_INIT(RECORD_MAX);
         snprintf(v.id, sizeof v.id, "%s", row->id);
         bool finished = row->state == JOB_FINISHED;
         int st = finished ? session_state_from_string(row->outcome) : SESSION_FAILED;
         v.state = st < 0 ? SESSION_FAILED : (enum session_state)st;
-        int r = finished ? ledger_get_record(ss->cfg.ledger, row->id, &text) : ledger_get_body(ss->cfg.ledger, row->id, &text);
-        if (r == 0)
-                r = record_view(buf_str(&text), text.len, &v);
+        int r = record_view(buf_str(text), text->len, &v);
         /* At the start what was lost is still being recorded. */
         const char *why = row->seq <= ss->last_lost ? LOST_REASON : "its end could not be recorded";
         if (r == 0 && !finished && !v.error && !(v.error = strdup(why)))
@@ -291,11 +289,23 @@ static int view_of_row(struct sessions *ss, const struct ledger_row *row, struct
         return r;
 }
 
+/* Row and text of one moment: what the last daemon left may be recorded between two reads. */
+static int view_of_recorded(struct sessions *ss, const char *id, struct session_view *ret) {
+        struct ledger_row row;
+        _cleanup_buf_ struct buf text = BUF_INIT(RECORD_MAX);
+        int r = ledger_get_text(ss->cfg.ledger, id, &row, &text);
+        if (r < 0)
+                return r;
+        r = strcmp(row.kind, SESSION_KIND) == 0 ? view_of_text(ss, &row, &text, ret) : -ENOENT;
+        ledger_row_release(&row);
+        return r;
+}
+
 static int view_of(struct sessions *ss, const struct ledger_row *row, struct session_view *ret) {
         struct map_node *n = map_find(&ss->map, row->id);
         struct session *s = n ? container_of(n, struct session, node) : NULL;
         if (!s)
-                return view_of_row(ss, row, ret);
+                return view_of_recorded(ss, row->id, ret);
         if (s->removals || s->inserting)
                 return -ENOENT;
         int r = 0;
@@ -313,13 +323,7 @@ int session_get(struct sessions *ss, const char *id, struct session_view *ret) {
                         view_of_live(s, ret, &r);
                 return r;
         }
-        struct ledger_row row;
-        int r = ledger_get(ss->cfg.ledger, id, &row);
-        if (r < 0)
-                return r;
-        r = strcmp(row.kind, SESSION_KIND) == 0 ? view_of_row(ss, &row, ret) : -ENOENT;
-        ledger_row_release(&row);
-        return r;
+        return view_of_recorded(ss, id, ret);
 }
 
 /* ---- list ---------------------------------------------------------------------------------------------------------------------- */

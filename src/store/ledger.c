@@ -253,10 +253,12 @@ int ledger_expire(struct ledger *l, int64_t ended_before_ms, ledger_done done, v
 /* ---- reading ------------------------------------------------------------------------------------------------------------- */
 
 #define ROW_COLUMNS "id, kind, tenant, outcome, priority, attempts, state, created_ms, ended_ms, seq"
-enum read_statement { R_GET, R_BODY, R_RECORD, R_KEY, R_OPEN, R_ENDED, R_KIND, R_MAX };
+#define ROW_COLUMNS_N 10
+enum read_statement { R_GET, R_TEXT, R_BODY, R_RECORD, R_KEY, R_OPEN, R_ENDED, R_KIND, R_MAX };
 _Static_assert(R_MAX <= ARRAY_SIZE(((struct ledger *)0)->read), "room for the reader's statements");
 static const char *const read_sql[R_MAX] = {
         [R_GET] = "SELECT " ROW_COLUMNS " FROM jobs WHERE id=?1",
+        [R_TEXT] = "SELECT " ROW_COLUMNS ", CASE state WHEN 2 THEN record ELSE body END FROM jobs LEFT JOIN bodies USING (seq) LEFT JOIN records USING (seq) WHERE id=?1",
         [R_BODY] = "SELECT body FROM jobs JOIN bodies USING (seq) WHERE id=?1",
         [R_RECORD] = "SELECT state, record FROM jobs LEFT JOIN records USING (seq) WHERE id=?1",
         [R_KEY] = "SELECT id, body_hash FROM keys WHERE kind=?1 AND tenant=?2 AND key=?3",
@@ -349,6 +351,18 @@ static int add_column(sqlite3_stmt *s, int i, struct buf *ret) {
         if (!p && n > 0)
                 return -ENOMEM;
         return buf_add(ret, p ? p : "", (size_t)n);
+}
+
+int ledger_get_text(struct ledger *l, const char *id, struct ledger_row *ret, struct buf *ret_text) {
+        _cleanup_read_ sqlite3_stmt *s = NULL;
+        struct ledger_row borrowed;
+        int r = read_by_id(l, R_TEXT, id, &s);
+        if (r == 0)
+                r = add_column(s, ROW_COLUMNS_N, ret_text);
+        if (r < 0)
+                return r;
+        row_borrow(s, &borrowed);
+        return row_copy(&borrowed, ret);
 }
 
 int ledger_get_body(struct ledger *l, const char *id, struct buf *ret) {

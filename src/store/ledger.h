@@ -64,6 +64,8 @@ int ledger_expire(struct ledger *l, int64_t ended_before_ms, ledger_done done, v
 struct ledger_row { uint64_t seq; char *id, *kind, *tenant, *outcome; int priority, attempts; enum job_state state; int64_t created_ms, ended_ms; };
 void ledger_row_release(struct ledger_row *r);
 int ledger_get(struct ledger *l, const char *id, struct ledger_row *ret);                    /* -ENOENT */
+/* The row with its body, or with its record once it has finished: both of one moment, while two calls may see two. */
+int ledger_get_text(struct ledger *l, const char *id, struct ledger_row *ret, struct buf *ret_text);      /* -ENOENT */
 int ledger_get_body(struct ledger *l, const char *id, struct buf *ret);                      /* -ENOENT, also when it has finished */
 int ledger_get_record(struct ledger *l, const char *id, struct buf *ret);                    /* -ENOENT, -EAGAIN not finished */
 /* -ENOENT; else id and body_hash of the object that owns the key. */

@@ -28,6 +28,34 @@ static void a_job_goes_from_queued_to_its_record(void **state) {
         fixture_release(&f);
 }
 
+/* The writer finishes it meanwhile: whatever the reader sees is whole. */
+static void a_row_and_its_text_are_of_one_moment(void **state) {
+        struct fixture f;
+        fixture_init(&f);
+        for (int i = 0; i < 200; i++) {
+                char id[16];
+                struct waiting w = { 0 };
+                bool finished = false;
+                snprintf(id, sizeof id, "%d", i);
+                assert_int_equal(insert(&f, id, "body"), 0);
+                assert_int_equal(ledger_finish(f.l, id, "resolved", "record", 6, on_done, &w), 0);
+                while (!finished) {
+                        _cleanup_buf_ struct buf text = BUF_INIT(100);
+                        struct ledger_row row;
+                        assert_int_equal(ledger_get_text(f.l, id, &row, &text), 0);
+                        finished = row.state == JOB_FINISHED;
+                        assert_string_equal(row.id, id);
+                        assert_string_equal(buf_str(&text), finished ? "record" : "body");
+                        ledger_row_release(&row);
+                }
+                await(&f, 0, &w);
+        }
+        struct ledger_row none;
+        _cleanup_buf_ struct buf text = BUF_INIT(100);
+        assert_int_equal(ledger_get_text(f.l, "none", &none, &text), -ENOENT);
+        fixture_release(&f);
+}
+
 static int collect_kind(const struct ledger_row *row, void *user) {
         struct buf *b = user;
         assert_string_equal(row->kind, "session");
@@ -431,6 +459,7 @@ static void a_file_that_is_no_ledger_is_an_error(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(a_job_goes_from_queued_to_its_record),
+                cmocka_unit_test(a_row_and_its_text_are_of_one_moment),
                 cmocka_unit_test(jobs_of_another_kind_are_listed_in_order),
                 cmocka_unit_test(a_job_is_finished_once),
                 cmocka_unit_test(unknown_ids_are_named),
