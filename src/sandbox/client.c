@@ -188,6 +188,8 @@ static int await_hello(struct spawner *sp, struct error *e) {
         CLEANUP(cleanup_message) struct message *m = NULL;
         struct pollfd p = { .fd = sp->channel.fd, .events = POLLIN };
         int r = poll(&p, 1, HELLO_TIMEOUT_MS);
+        if (r == 0)
+                return error_say(e, -ETIMEDOUT, "start the spawner: no answer within %d s; does the last daemon's still remove what it had?", HELLO_TIMEOUT_MS / 1000);
         if (r > 0)
                 r = channel_recv(&sp->channel, &m);
         if (r <= 0 || m->type != EV_HELLO)

@@ -27,6 +27,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
@@ -380,6 +381,19 @@ static int open_images(struct spawn *sp, struct error *e) {
         return 0;
 }
 
+/* Names on the machine (control groups, links, layers that are being made) are the instance's, and the last spawner of it may live a
+ * moment longer than its killed daemon: it removes what it had, by these names. So each holds a lock for as long as it
+ * or anything of it lives, and the next one waits; how long is the daemon's to bound. */
+static int stand_alone(struct spawn *sp, struct error *e) {
+        sp->alone = openat(sp->home_fd, SPAWNER_LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (sp->alone < 0)
+                return error_set(e, -errno, "open %s/" SPAWNER_LOCK_FILE, sp->home);
+        while (flock(sp->alone, LOCK_EX) < 0)
+                if (errno != EINTR)
+                        return error_set(e, -errno, "lock %s/" SPAWNER_LOCK_FILE, sp->home);
+        return 0;
+}
+
 /* What shares a launcher's memory changes its ids: where the kernel would then call that memory dumpable, it must not. */
 static bool launchers_safe(void) {
         _cleanup_buf_ struct buf b = BUF_INIT(32);
@@ -403,14 +417,16 @@ static int start(struct spawn *sp, int socket, struct error *e) {
                 r = own_mounts(sp, e);
         if (r == 0)
                 r = read_hello(sp, &id_base, e);
-        if (r == 0)
-                r = sweeper_start(sp, e);
         if (r < 0)
                 return r;
         sp->home_fd = open(sp->home, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (sp->home_fd < 0)
                 return error_set(e, -errno, "open %s", sp->home);
-        r = open_images(sp, e);
+        r = stand_alone(sp, e);
+        if (r == 0)
+                r = sweeper_start(sp, e);
+        if (r == 0)
+                r = open_images(sp, e);
         if (r == 0)
                 r = seed_make(&sp->seed_ns, e);
         if (r == 0)
@@ -495,7 +511,7 @@ static void stop(struct spawn *sp) {
 
 int spawner_main(int socket_fd) {
         static struct spawn sp = {
-                .epoll = -1, .home_fd = -1, .seed_ns = -1, .null_file = -1, .idle_net = -1, .init_image = -1, .helper_image = -1,
+                .epoll = -1, .home_fd = -1, .alone = -1, .seed_ns = -1, .null_file = -1, .idle_net = -1, .init_image = -1, .helper_image = -1,
                 .host_lower = { -1, -1, -1 }, .lowest = -1, .cells.max = SPAWNER_CELLS_MAX, .procs.max = SPAWNER_PROCS_MAX,
         };
         struct error e = { 0 };

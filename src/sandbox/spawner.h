@@ -19,6 +19,7 @@
 #define SPAWNER_CELLS_MAX 8192
 #define SPAWNER_PROCS_MAX 32768
 #define IMAGE_ROOTS_MAX 32
+#define SPAWNER_LOCK_FILE "spawner.lock"     /* below the home */
 
 struct spawn;
 struct child_parked;
@@ -145,6 +146,7 @@ struct spawn {
         char *image_root[IMAGE_ROOTS_MAX]; size_t n_image_roots;
         char *network_allow[NETWORK_ALLOW_MAX + 1];        /* NULL-terminated */
         int home_fd;
+        int alone;                     /* holds SPAWNER_LOCK_FILE, see stand_alone */
         uint32_t daemon_uid, daemon_gid;
         struct handles cells, procs;
         struct idrange_allocator *ranges;

@@ -1,4 +1,5 @@
 """Whatever was accepted ends in exactly one record, whoever dies."""
+import concurrent.futures
 import os
 import pathlib
 import signal
@@ -55,6 +56,31 @@ def test_when_the_spawner_dies_what_ran_is_interrupted_and_the_daemon_ends(brig,
     record = d.result(victim)
     assert (record["outcome"], record["error"]["code"]) == ("infra_error", "interrupted")
     assert d.result(queued)["status"] == "completed"
+
+
+def waits_for_the_lock(d):
+    """Somebody waits for the lock that a spawner of this home holds: /proc/locks says so by an arrow."""
+    inode = f":{(d.home / 'spawner.lock').stat().st_ino} "
+    return any("->" in line and inode in line for line in pathlib.Path("/proc/locks").read_text().splitlines())
+
+
+def test_a_start_waits_until_the_last_spawner_has_removed_what_it_had(brig, repository):
+    d = brig("--drain-grace=0")
+    d.until_running(d.submit(repository.takes(60)))
+    last = d.spawner()
+    os.kill(last, signal.SIGSTOP)
+    until(lambda: "State:\tT" in pathlib.Path(f"/proc/{last}/status").read_text(), "it stands still")
+    before = groups(d)
+    d.end(signal.SIGKILL)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        start = pool.submit(d.start, "--drain-grace=0")
+        try:
+            until(lambda: waits_for_the_lock(d), "the next spawner waits")
+            assert groups(d) == before     # and has touched nothing
+        finally:
+            os.kill(last, signal.SIGCONT)
+        start.result()
+    assert not before & groups(d)
 
 
 def groups(d):
