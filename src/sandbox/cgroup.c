@@ -256,6 +256,10 @@ int cgroup_sub_frozen(int sub_fd) {
         return frozen < 0 ? -EIO : frozen == 1;
 }
 
+int cgroup_sub_move(int sub_fd, pid_t pid) { return cg_write(sub_fd, NULL, "cgroup.procs", "%d", (int)pid); }
+
+int64_t cgroup_sub_cpu_us(int sub_fd) { return cg_read_number(sub_fd, NULL, "cpu.stat", "usage_usec"); }
+
 int cgroup_sub_empty(int sub_fd) {
         int64_t populated = cg_read_number(sub_fd, NULL, "cgroup.events", "populated");
         return populated < 0 ? -EIO : populated == 0;

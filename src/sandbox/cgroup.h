@@ -91,6 +91,8 @@ int cgroup_attach(struct cgroup *c, int sub_fd, pid_t pid, bool cloned_in);
 int cgroup_sub_kill(int sub_fd);
 int cgroup_sub_remove(struct cgroup *c, const char *name);
 int cgroup_sub_empty(int sub_fd);           /* 1 empty, 0 not, -errno */
+int cgroup_sub_move(int sub_fd, pid_t pid); /* a process of the same set, from another sub-group. May wait for a grace period, up to 10 ms */
+int64_t cgroup_sub_cpu_us(int sub_fd);      /* of all that ran in it; -1 = the kernel does not say */
 /* Of all groups directly below `sub_fd` but the one called `spare`: kill, and whether nothing is left in them (1, 0, -errno). */
 int cgroup_below_kill(int sub_fd, const char *spare);
 int cgroup_below_empty(int sub_fd, const char *spare);

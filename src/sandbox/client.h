@@ -56,6 +56,7 @@ struct sandbox {
         uint64_t asked_ns;             /* when its creation was asked for */
         uint64_t started_ms;
         struct sandbox_ask *asks; unsigned n_asks;     /* questions without an answer yet */
+        struct sandbox_adopted *adopted;               /* list */
         bool hit[LIMIT_KIND_MAX];
         bool has_end;
         struct sandbox_end end;
@@ -74,3 +75,5 @@ void exec_mark_limit(struct sandbox *s);
 uint64_t exec_handle(const struct sandbox_exec *x);    /* 0: it has not started */
 /* ---- sandbox_ask.c ---- */
 void sandbox_asks_end(struct sandbox *s);
+/* ---- adopted.c ---- */
+void adopted_end_all(struct sandbox *s);

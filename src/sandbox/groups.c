@@ -80,22 +80,27 @@ static void retry_left(struct cell *c) {
         }
 }
 
-void group_give(struct proc *p) {
-        struct cell *c = p->cell;
-        if (p->group < 0)
-                return;
-        p->group = fd_close(p->group);
+int group_make(struct cell *c, char name[static GROUP_NAME_MAX]) { return c->cgroup ? make(c, false, name) : -EOPNOTSUPP; }
+
+void group_drop(struct cell *c, const char *name) {
         if (!c->cgroup)
                 return;
         retry_left(c);
-        if (cgroup_sub_remove(c->cgroup, p->group_name) == 0)
+        if (cgroup_sub_remove(c->cgroup, name) == 0)
                 return;
         struct left_group *g = malloc(sizeof *g);
         if (!g)
                 return;        /* then it stays until the sandbox goes */
-        memcpy(g->name, p->group_name, sizeof g->name);
+        snprintf(g->name, sizeof g->name, "%s", name);
         g->next = c->left;
         c->left = g;
+}
+
+void group_give(struct proc *p) {
+        if (p->group < 0)
+                return;
+        p->group = fd_close(p->group);
+        group_drop(p->cell, p->group_name);
 }
 
 void groups_release(struct cell *c) {

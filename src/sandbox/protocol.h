@@ -29,6 +29,8 @@ enum message_type {
         REQ_FREEZE,        /* handle, u32 on -> EV_DONE */
         REQ_NOW,           /* handle -> EV_NOW */
         REQ_SOCKET,        /* handle, u32 sandbox_socket_kind: a socket of its network namespace -> EV_SOCKET */
+        REQ_ADOPT,         /* handle; a pidfd -> EV_STARTED (its own handle) or EV_FAILED; later EV_EMPTY */
+        REQ_ADOPTED,       /* its handle, u32 adopted_op, u32 signal -> EV_ADOPTED */
         REQ_DESTROY,       /* handle -> EV_GONE */
         REQ_STOP,          /* -> EV_STOPPED, then exit */
         REQ_LAYER,         /* the layer group: first field is its own operation number */
@@ -43,12 +45,16 @@ enum message_type {
         EV_DONE,           /* handle; i32 0 or -errno */
         EV_NOW,            /* handle; sandbox_now */
         EV_SOCKET,         /* handle; the descriptor */
+        EV_ADOPTED,        /* handle; i32 0 or -errno, i64 microseconds of CPU or -1 */
+        EV_EMPTY,          /* handle; i64 microseconds of CPU or -1: no process of it is left, and neither is its group */
         EV_LIMIT,          /* handle; u32 limit_kind */
         EV_GONE,           /* handle; usage, hits */
         EV_STOPPED,
         EV_LAYER,
         EV_MAX,
 };
+
+enum adopted_op { ADOPTED_SIGNAL, ADOPTED_KILL, ADOPTED_USAGE, ADOPTED_OP_MAX };
 
 /* ---- bodies ---- */
 

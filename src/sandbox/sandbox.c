@@ -12,6 +12,7 @@ static void on_wall_closed(uv_handle_t *h) { free(h->data); }
 
 static void finish_gone(struct sandbox *s) {
         s->state = SANDBOX_GONE;
+        adopted_end_all(s);
         exec_end_all(s);
         sandbox_asks_end(s);
         for (int i = 0; i < LIMIT_KIND_MAX; i++)
@@ -235,6 +236,8 @@ void sandbox_destroy(struct sandbox *s) {
                 egress_net_stop(s->egress);
         client_send(s->spawner, REQ_DESTROY, 0, s->handle, NULL, NULL, 0);
 }
+
+uv_loop_t *sandbox_loop(const struct sandbox *s) { return s->spawner->loop; }
 
 struct egress_net *sandbox_egress(struct sandbox *s) { return s->egress; }
 

@@ -139,6 +139,7 @@ int sandbox_create(struct spawner *sp, const struct sandbox_spec *spec, const st
 int sandbox_create_direct(struct spawner *sp, const struct sandbox_spec *spec, const struct sandbox_callbacks *cb, void *user,
                           const struct exec_spec *first, void (*exited)(struct sandbox_exec *x, const struct exec_end *end, void *user),
                           void *exec_user, struct sandbox **ret, struct sandbox_exec **ret_exec, struct error *e);
+uv_loop_t *sandbox_loop(const struct sandbox *s);
 /* Kills everything and removes everything; idempotent, at any moment. */
 void sandbox_destroy(struct sandbox *s);
 /* Kills every process but the init, and waits until they are gone: `done` runs when only the init is left. */
@@ -258,6 +259,28 @@ void exec_drain(struct sandbox_exec *x);
 ssize_t exec_write(struct sandbox_exec *x, const void *p, size_t n);
 void exec_close_input(struct sandbox_exec *x);       /* end of file for stdin_pipe; of a terminal: no effect (write its end-of-file character) */
 int exec_tty_resize(struct sandbox_exec *x, uint16_t rows, uint16_t cols);    /* the kernel tells it by SIGWINCH */
+
+/* ---- processes that one of its execs has started ---------------------------------------------------------------------------
+ *
+ * Such a process can be given a control group of its own, to be signalled, killed and counted with all that it starts. It must be root
+ * inside, live in the sandbox, and be none of our own; the spawner checks it. `pidfd` stays the caller's, and may come from a number: whoever
+ * must be sure that it was not taken by another process in between, asks the process for a sign of life afterwards. */
+
+struct sandbox_adopted;
+struct adopted_callbacks {
+        void (*adopted)(struct sandbox_adopted *a, void *user);
+        /* Once, last: nothing of it is left, neither process nor group, or (r < 0) it was not adopted, and lives on: -ESRCH it is dead,
+         * -EPERM it may not be, -EOPNOTSUPP there are no groups here, -ESHUTDOWN the sandbox has ended (and all of it with it). The object is gone
+         * when it returns. */
+        void (*empty)(struct sandbox_adopted *a, int r, int64_t cpu_us, void *user);
+};
+int sandbox_adopt(struct sandbox *s, int pidfd, const struct adopted_callbacks *cb, void *user, struct sandbox_adopted **ret);
+/* All: -EAGAIN before `adopted`. `done` runs once, unless `empty` does before; may be NULL. */
+int adopted_signal(struct sandbox_adopted *a, int sig, void (*done)(struct sandbox_adopted *a, void *user));   /* to the adopted process itself; it has it when `done` runs */
+int adopted_kill(struct sandbox_adopted *a);         /* SIGKILL to all of the group; `empty` follows */
+int adopted_usage(struct sandbox_adopted *a, void (*done)(struct sandbox_adopted *a, int64_t cpu_us, void *user));   /* -EBUSY: is being asked */
+/* Its callbacks will not run any more. The group lives on until it is empty or the sandbox ends. */
+void adopted_forget(struct sandbox_adopted *a);
 
 /* ---- the spawner, daemon side ---------------------------------------------------------------------------------- */
 

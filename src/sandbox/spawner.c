@@ -21,7 +21,7 @@
  *     -> user namespace -> ids, Landlock, capabilities, filter -> execve
  *
  * Files: cell*.c make the parts of a sandbox, spawner_sandbox.c and spawner_exec.c are the operations and their state
- * machines, blank.c the sandboxes made ahead, spawner_layer.c the layers', child*.c what runs in the child, launch.c and launcher.c the launchers, skeleton.c the host image's lower. */
+ * machines, blank.c the sandboxes made ahead, spawner_layer.c the layers', spawner_adopted.c processes that others have started, child*.c what runs in the child, launch.c and launcher.c the launchers, skeleton.c the host image's lower. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -121,6 +121,7 @@ static const struct { int (*run)(struct spawn *, struct message *, struct fault 
         [REQ_KILL_ALL] = { op_kill_all },   [REQ_DESTROY] = { op_destroy }, [REQ_STOP] = { op_stop },
         [REQ_LAYER] = { op_layer },       [REQ_EXEC_SIGNAL] = { op_exec_signal },
         [REQ_KILL_OTHERS] = { op_kill_others }, [REQ_FREEZE] = { op_freeze }, [REQ_NOW] = { op_now }, [REQ_SOCKET] = { op_socket },
+        [REQ_ADOPT] = { op_adopt }, [REQ_ADOPTED] = { op_adopted },
 };
 
 static void on_channel(struct spawn *sp, struct watch *w, uint32_t events) {
@@ -236,6 +237,7 @@ static void on_timer(struct spawn *sp, struct watch *w, uint32_t events) {
         if (read(w->fd, &n, sizeof n) != sizeof n)
                 return;
         reap(sp);
+        adopted_tick(sp);
         if (cells_tick(sp))
                 timer_arm(sp, 100);
 }
@@ -513,6 +515,7 @@ int spawner_main(int socket_fd) {
         static struct spawn sp = {
                 .epoll = -1, .home_fd = -1, .alone = -1, .seed_ns = -1, .null_file = -1, .idle_net = -1, .init_image = -1, .helper_image = -1,
                 .host_lower = { -1, -1, -1 }, .lowest = -1, .cells.max = SPAWNER_CELLS_MAX, .procs.max = SPAWNER_PROCS_MAX,
+                .adopted.max = SPAWNER_ADOPTED_MAX,
         };
         struct error e = { 0 };
         sandbox_limits_default(&sp.blank_limits);

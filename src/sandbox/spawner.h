@@ -18,6 +18,7 @@
 
 #define SPAWNER_CELLS_MAX 8192
 #define SPAWNER_PROCS_MAX 32768
+#define SPAWNER_ADOPTED_MAX 32768
 #define IMAGE_ROOTS_MAX 32
 #define SPAWNER_LOCK_FILE "spawner.lock"     /* below the home */
 
@@ -148,7 +149,7 @@ struct spawn {
         int home_fd;
         int alone;                     /* holds SPAWNER_LOCK_FILE, see stand_alone */
         uint32_t daemon_uid, daemon_gid;
-        struct handles cells, procs;
+        struct handles cells, procs, adopted;
         struct idrange_allocator *ranges;
         struct uppers uppers;
         struct seat *seats; unsigned n_seats;
@@ -257,6 +258,15 @@ void freeze_advance(struct spawn *sp, struct cell *c);
 int op_freeze(struct spawn *sp, struct message *m, struct fault *f);
 int kill_others(struct spawn *sp, struct cell *c, const struct proc *spare);
 bool spare_is_alone(struct cell *c);
+
+int group_make(struct cell *c, char name[static GROUP_NAME_MAX]);      /* for commands; its descriptor, or -errno */
+void group_drop(struct cell *c, const char *name);             /* removes it now, or when what is left in it is gone */
+
+/* ---- spawner_adopted.c ---- */
+int op_adopt(struct spawn *sp, struct message *m, struct fault *f);
+int op_adopted(struct spawn *sp, struct message *m, struct fault *f);
+void adopted_tick(struct spawn *sp);                           /* looks again at those that are being killed */
+void adopted_release(struct spawn *sp, const struct cell *c);  /* forgets those of a sandbox that is going, untold */
 
 /* ---- launch.c ---- */
 /* While idle: gives the sandbox a launcher if its next command is worth it. True: it took some time. */

@@ -316,6 +316,7 @@ static bool cell_cleared(struct spawn *sp, struct cell *c) {
         if (!kept || c->linked)
                 c->net_ns = fd_close(c->net_ns);
         catch_close(&c->catch);
+        adopted_release(sp, c);
         c->init_pidfd = fd_close(c->init_pidfd);
         c->view_ns = fd_close(c->view_ns);
         if (still_mounted(sp, c))
