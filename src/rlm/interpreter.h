@@ -27,7 +27,7 @@ struct turn_process;
 #define TURN_CODE_MAX 49152u               /* bytes of code: 12,000 characters of at most 4 bytes, rounded up */
 #define TURN_SETUP_MAX (4u << 20)          /* bytes of turn_spec.setup */
 #define TURN_VARIABLES_MAX (8u << 20)      /* bytes of variables of one action */
-#define TURN_SUBMIT_MAX (8u << 20)         /* bytes of the arguments of a SUBMIT that are read at all; what is accepted is the caller's to say */
+#define TURN_SUBMIT_MAX ((2u << 20) + 65536u)      /* bytes of the arguments of a SUBMIT that are read at all; what is accepted is the caller's to say */
 #define TURN_ERROR_MAX 65536u              /* bytes of turn_reply.error */
 #define TURN_NAME_MAX 256u                 /* bytes of turn_reply.error_type */
 #define TURN_TOOL_ERROR_MAX 65536u         /* bytes of turn_reply.tool_error */

@@ -1,0 +1,127 @@
+# The interpreter of a sandbox, from which the processes of turns are forked. It runs before any untrusted code and never executes any. It is
+# root inside and not dumpable, holds one descriptor of the daemon's (CONTROL), and knows no secret.
+#
+# Datagrams on CONTROL, numbers in the machine's order:
+#   from the daemon   F ref:8 + three descriptors (socket, stdout, stderr): fork a process that serves the socket
+#   to the daemon     R version    it is ready
+#                     W            what turns are likely to import is imported
+#                     E text       it cannot work here
+#                     f ref:8 r:4  0 or -errno of a fork
+#                     x ref:8 s:4  a forked process has ended; wait status
+#
+# Nothing is imported that is not needed: the start of the first turn waits for it. SOURCE_DRIVER is the text of driver.py.
+
+import gc
+import os
+import sys
+
+import _signal
+import _socket
+
+CONTROL = 4
+FORK_SIZE = 9
+PRELOAD = ("traceback", "linecache", "json", "threading", "random", "datetime", "functools", "collections", "contextlib")
+
+
+class Zygote:
+    def __init__(self, source):
+        self.control = _socket.socket(fileno=CONTROL)
+        self.children = {}
+        self.make_turn = {"__name__": "brig_driver", "__builtins__": dict(vars(__import__("builtins")))}
+        exec(compile(source, "<brig>", "exec", dont_inherit=True), self.make_turn)
+
+    def say(self, kind, payload=b""):
+        try:
+            self.control.send(kind + payload)
+        except OSError:
+            os._exit(0)
+
+    def reap(self, *_):
+        while self.children:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            ref = self.children.pop(pid, None)
+            if ref is not None:
+                self.say(b"x", ref + status.to_bytes(4, sys.byteorder))
+
+    def fork(self, ref, fds):
+        # The end of a child must not be seen before its number is known.
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGCHLD])
+        try:
+            pid = os.fork()
+        except OSError as e:
+            pid = -e.errno
+        if pid == 0:
+            try:
+                self.become_turn(fds)
+            finally:
+                os._exit(70)
+        if pid > 0:
+            self.children[pid] = ref
+        for fd in fds:
+            os.close(fd)
+        self.say(b"f", ref + min(pid, 0).to_bytes(4, sys.byteorder, signed=True))
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGCHLD])
+
+    def become_turn(self, fds):
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGCHLD])
+        self.control.close()
+        os.setsid()
+        self.make_turn["serve"](fds)
+
+    def receive(self, flags=0):
+        data, ancillary, _, _ = self.control.recvmsg(64, _socket.CMSG_SPACE(3 * 4), flags | _socket.MSG_CMSG_CLOEXEC)
+        fds = []
+        for level, kind, content in ancillary:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                fds += [int.from_bytes(content[i:i + 4], sys.byteorder) for i in range(0, len(content) - 3, 4)]
+        if not data:
+            os._exit(0)
+        if data[:1] != b"F" or len(data) != FORK_SIZE or len(fds) != 3:
+            self.say(b"E", b"a request that is none")
+            os._exit(1)
+        self.fork(data[1:], fds)
+
+    def serve(self):
+        self.say(b"R", sys.version.split()[0].encode())
+        for name in PRELOAD:
+            try:
+                while True:
+                    self.receive(_socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                pass
+            try:
+                __import__(name)
+            except ImportError:
+                pass
+        gc.collect()
+        gc.freeze()
+        self.say(b"W")
+        while True:
+            self.receive()
+
+
+def set_undumpable():
+    # A change of the effective group makes it so, and needs no library.
+    os.setegid(1)
+    os.setegid(0)
+
+
+def main(source):
+    if sys.version_info < (3, 9):
+        _socket.socket(fileno=CONTROL).send(b"Epython 3.9 or later is needed, this is " + sys.version.split()[0].encode())
+        os._exit(1)
+    set_undumpable()
+    gc.disable()
+    zygote = Zygote(source)
+    _signal.signal(_signal.SIGCHLD, zygote.reap)
+    _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    zygote.serve()
+
+
+main(SOURCE_DRIVER)
