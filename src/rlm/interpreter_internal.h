@@ -85,6 +85,7 @@ void turn_lost(struct turn_process *t, const struct error *e);         /* sandbo
 void turn_abandon(struct turn_process *t);             /* the interpreter is freed: no callback any more */
 void turn_frame(struct turn_process *t, const struct frame *f);
 void turn_fail(struct turn_process *t, enum turn_end_reason reason, int code, const char *text);
+void turn_hung_up(struct turn_process *t);             /* its socket has come to its end */
 void turn_said_who(struct turn_process *t, int pid, uint32_t uid);     /* the credentials of a first word */
 
 /* ---- turn_io.c ---- */

@@ -70,7 +70,7 @@ static void read_frames(struct turn_process *t) {
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
         if (n <= 0) {
-                turn_fail(t, TURN_END_PROTOCOL, -EPIPE, NULL);
+                turn_hung_up(t);
                 return;
         }
         int r = frames_feed(&t->frames, space, (size_t)n);

@@ -20,6 +20,7 @@ STRING_TABLE(turn_end_reason, reason_names, TURN_END_MAX)
 static const char *const kind_names[] = { "ok", "syntax", "exception", "interrupted", "tool" };
 STRING_TABLE(turn_error_kind, kind_names, TURN_ERROR_KIND_MAX)
 
+#define HANGUP_MS 200          /* whoever closes its socket is about to end, and may say how; else it is killed */
 #define EXIT_DRIVER_FIRST 70   /* with which driver.py ends where it cannot go on */
 #define EXIT_DRIVER_LAST 73
 
@@ -157,18 +158,32 @@ static void set_reason(struct turn_process *t, enum turn_end_reason reason, int 
         error_say(&t->end.error, code, "%s", text ? text : "the turn's process closed its control socket, or was killed");
 }
 
-void turn_fail(struct turn_process *t, enum turn_end_reason reason, int code, const char *text) {
-        if (t->finished)
-                return;
-        set_reason(t, reason, code, text);
+static void stop(struct turn_process *t) {
         if (t->state == TURN_ENDING)
                 return;
         t->state = TURN_ENDING;
         turn_io_stop(t);
         if (t->grace_made)
                 uv_timer_stop(&t->grace);
-        if (t->adopted_done && !t->empty)
+}
+
+void turn_fail(struct turn_process *t, enum turn_end_reason reason, int code, const char *text) {
+        if (t->finished)
+                return;
+        set_reason(t, reason, code, text);
+        stop(t);
+        if (t->adopted && t->adopted_done)
                 adopted_kill(t->adopted);
+}
+
+static void on_hangup_time(uv_timer_t *h) { turn_fail(h->data, TURN_END_PROTOCOL, -EPIPE, NULL); }
+
+void turn_hung_up(struct turn_process *t) {
+        if (t->finished || t->state == TURN_ENDING)
+                return;
+        set_reason(t, TURN_END_PROTOCOL, -EPIPE, NULL);
+        stop(t);
+        uv_timer_start(&t->grace, on_hangup_time, HANGUP_MS, 0);
 }
 
 void turn_forked(struct turn_process *t, int r) {

@@ -19,13 +19,16 @@ import gc
 import os
 import sys
 
-import _ast
-import _json
-import _queue
-import _signal
-import _socket
 import _thread
+from _ast import Expr, Expression
+from _json import encode_basestring, make_encoder, make_scanner
+from _queue import SimpleQueue
+from _signal import SIGINT, pthread_kill, signal
+from _socket import AF_INET, AF_UNIX, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, socket
+from _thread import get_ident
+from os import _exit, dup2, getpid, urandom
 
+int_from = int.from_bytes
 ORDER = sys.byteorder
 FILE = "<brig>"
 CONTROL, OUT, ERR = 3, 4, 5            # where the descriptors of a turn are; all are closed in programs that it starts
@@ -41,8 +44,6 @@ AWAIT = 0x2000                         # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 ONLY_AST = 0x400
 COROUTINE = 0x80
 PR_SET_DUMPABLE = 4
-
-getpid, get_ident, int_from = os.getpid, _thread.get_ident, int.from_bytes
 
 
 class ToolError(Exception):
@@ -94,7 +95,7 @@ class _Context:
         raise BindingError(f"{name} is not JSON")
 
 
-_scan = _json.make_scanner(_Context())
+_scan = make_scanner(_Context())
 
 
 def _not_json(value):
@@ -136,7 +137,7 @@ def _check_keys(value):
 def dumps(value):
     """The value as bytes of JSON; BindingError says why not."""
     _check_keys(value)
-    encode = _json.make_encoder({}, _not_json, _json.encode_basestring, None, ":", ",", False, False, False)
+    encode = make_encoder({}, _not_json, encode_basestring, None, ":", ",", False, False, False)
     try:
         return "".join(encode(value, 0)).encode("utf-8")
     except UnicodeEncodeError as e:
@@ -167,25 +168,25 @@ class Broker:
     def __init__(self, address, secret, body_max):
         kind, _, rest = address.partition(":")
         if kind == "unix":
-            self.family, self.address = _socket.AF_UNIX, "\0" + rest[1:] if rest.startswith("@") else rest
+            self.family, self.address = AF_UNIX, "\0" + rest[1:] if rest.startswith("@") else rest
         else:
             host, _, port = rest.rpartition(":")
-            self.family, self.address = _socket.AF_INET, (host, int(port))
+            self.family, self.address = AF_INET, (host, int(port))
         self.secret, self.body_max = secret, body_max
         self.count = 0
         self.reset()
 
     def reset(self):
-        self.pid, self.idle, self.tokens = getpid(), [], _queue.SimpleQueue()
+        self.pid, self.idle, self.tokens = getpid(), [], SimpleQueue()
         for _ in range(CONNECTIONS):
             self.tokens.put(None)
 
     def connect(self):
-        s = _socket.socket(self.family, _socket.SOCK_STREAM)
+        s = socket(self.family, SOCK_STREAM)
         try:
             s.connect(self.address)
-            if self.family == _socket.AF_INET:
-                s.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+            if self.family == AF_INET:
+                s.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         except BaseException:
             s.close()
             raise
@@ -195,7 +196,7 @@ class Broker:
         if getpid() != self.pid:
             self.reset()           # a fork: connections are its parent's
         self.count += 1
-        call_id = f"{self.pid}-{self.count}-{os.urandom(6).hex()}"
+        call_id = f"{self.pid}-{self.count}-{urandom(6).hex()}"
         body = dumps({"id": call_id, "tool_name": name, "args": args, "kwargs": kwargs})
         if len(body) > self.body_max:
             raise ToolError(f"the arguments of {name} take {len(body)} bytes as JSON, at most {self.body_max} can be sent", "ToolArgumentsTooLarge", call_id)
@@ -440,10 +441,10 @@ class Turn:
         data = self.received
         while len(data) < 5 or len(data) < 5 + int_from(data[:4], ORDER):
             if len(data) >= 5 and int_from(data[:4], ORDER) > FRAME_MAX:
-                os._exit(71)
+                _exit(71)
             more = self.control.recv(1 << 20)
             if not more:
-                os._exit(0)
+                _exit(0)
             data += more
         end = 5 + int_from(data[:4], ORDER)
         kind, payload = bytes(data[4:5]), bytes(data[5:end])
@@ -505,7 +506,7 @@ class Turn:
                     self.pending = False
                     raise Interrupted("the action's time is over")
         if not main:
-            _signal.pthread_kill(self.main, _signal.SIGINT)
+            pthread_kill(self.main, SIGINT)
             raise SystemExit(0)    # which ends a thread without a word
         raise _Submitted(0)
 
@@ -531,7 +532,7 @@ class Turn:
                 raise SubmitError(answer[5:].decode("utf-8", "replace"))
             self.submitted = True
 
-    def on_interrupt(self, signum, frame):
+    def on_interrupt(self, *_):
         if getpid() != self.pid:
             raise KeyboardInterrupt
         if not self.executing:
@@ -547,14 +548,14 @@ class Turn:
 
     def restore(self):
         # What code did to the standard streams holds for its own action only.
-        os.dup2(OUT, 1)
-        os.dup2(ERR, 2)
+        dup2(OUT, 1)
+        dup2(ERR, 2)
         if self.stdout.closed:
             self.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
         if self.stderr.closed:
             self.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
         sys.stdout, sys.stderr = self.stdout, self.stderr
-        _signal.signal(_signal.SIGINT, self.on_interrupt)
+        signal(SIGINT, self.on_interrupt)
 
     def await_(self, coroutine):
         if self.loop is None or self.loop.is_closed():
@@ -571,9 +572,9 @@ class Turn:
         """Runs it; the value of its last expression."""
         self.compiling = True
         tree = compile(source, name, "exec", ONLY_AST | AWAIT, True)
-        last = tree.body.pop() if tree.body and type(tree.body[-1]) is _ast.Expr else None
+        last = tree.body.pop() if tree.body and type(tree.body[-1]) is Expr else None
         first = compile(tree, name, "exec", AWAIT, True) if tree.body else None
-        last = last and compile(_ast.Expression(last.value), name, "eval", AWAIT, True)
+        last = last and compile(Expression(last.value), name, "eval", AWAIT, True)
         self.compiling = False
         if first:
             self.run(first)
@@ -677,11 +678,14 @@ class Turn:
         name = f"<action {self.action}>"
         source = payload[12:end].decode("utf-8")
         self.sources[name] = source
-        if "linecache" in sys.modules:
-            self.publish_sources()
-        self.submitted = self.pending = False
+        self.submitted = self.pending = self.compiling = False
         self.restore()
         self.executing = True
+        try:
+            if "linecache" in sys.modules:
+                self.publish_sources()
+        except Exception:
+            pass                   # somebody has made it into something else
         return self.work(source, payload[end:], name)
 
     def reply(self, kind, type_name, text, tool_error):
@@ -698,15 +702,15 @@ class Turn:
                 self.begin(payload)
             except BaseException as e:
                 self.send(b"X", f"{type(e).__name__}: {e}".encode("utf-8", "backslashreplace")[:400])
-                os._exit(72)
+                _exit(72)
             self.send(b"B")
         elif kind == b"e":
             result = self.execute(payload)
             if getpid() != self.pid:
-                os._exit(0)        # a fork that has come to the end of its parent's action
+                _exit(0)        # a fork that has come to the end of its parent's action
             self.reply(*result)
         elif kind != b"A":
-            os._exit(71)
+            _exit(71)
 
 
 def clean(text):
@@ -739,13 +743,13 @@ def dumps_for_submit(outputs):
 
 def place(fds):
     # At numbers that code will not meet by chance, and nothing else open.
-    high = [os.dup2(fd, 20 + i, False) for i, fd in enumerate(fds)]
+    high = [dup2(fd, 20 + i, False) for i, fd in enumerate(fds)]
     for fd, target in zip(high, (CONTROL, OUT, ERR)):
-        os.dup2(fd, target, False)
+        dup2(fd, target, False)
     os.closerange(6, 4096)
-    os.dup2(OUT, 1)
-    os.dup2(ERR, 2)
-    return _socket.socket(fileno=CONTROL)
+    dup2(OUT, 1)
+    dup2(ERR, 2)
+    return socket(fileno=CONTROL)
 
 
 def touch(turn):
@@ -779,7 +783,7 @@ def serve(fds):
             turn.step()
         except BaseException as e:
             if getpid() != turn.pid:
-                os._exit(1)
+                _exit(1)
             if not turn.executing:
-                os._exit(73)
+                _exit(73)
             turn.reply(EXCEPTION, type(e).__name__, type(e).__name__, "")

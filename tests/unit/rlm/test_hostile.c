@@ -57,7 +57,13 @@ static void says(const char *code, const char *text) {
         assert_string_equal(act.out, text);
 }
 
-static void it_closes_every_descriptor(void **state) { ends("import os\nos.closerange(0, 4096)", TURN_END_EXITED, "descriptors were closed"); }
+/* Its process ends of that by itself, or is killed for it: which comes first is nobody's promise. */
+static void it_closes_every_descriptor(void **state) {
+        act_send(&act, "import os\nos.closerange(0, 4096)", NULL);
+        act_wait_end(&act);
+        assert_true(act.end.reason == TURN_END_EXITED || act.end.reason == TURN_END_PROTOCOL);
+        assert_true(strstr(act.end.error.text, "descriptors were closed") || strstr(act.end.error.text, "closed its control socket"));
+}
 static void it_closes_the_control_socket(void **state) { ends("import os, time\nos.close(3)\ntime.sleep(1000)", TURN_END_PROTOCOL, "control socket"); }
 
 static void it_closes_the_standard_streams(void **state) {
@@ -70,7 +76,7 @@ static void it_kills_its_parent(void **state) {
         fails("os.kill(1, signal.SIGKILL)", "PermissionError", "Operation not permitted");
 }
 
-static void it_kills_all_it_can(void **state) { ends("import os\nos.kill(-1, 9)\nimport time\ntime.sleep(1000)", TURN_END_EXITED, "d"); }
+static void it_kills_all_it_can(void **state) { says("import os\nos.kill(-1, 9)\nprint('alone')", "alone\n"); }
 static void it_kills_itself(void **state) { ends("import os\nos.kill(os.getpid(), 11)", TURN_END_EXITED, "signal 11"); }
 
 /* Of those that are root inside, which a turn must not see into. */
