@@ -25,7 +25,7 @@ static int decode_request(const struct score_defaults *defaults, const struct js
         int r = score_request_decode(object, FIELDS_CHECK, defaults, &q, e);
         if (r < 0)
                 return r;
-        bool named = q.tree != SOURCE_IMAGE || q.repo_url[0];
+        bool named = q.tree == SOURCE_CLONE || q.repo_url[0];
         p->source = redacted(q.repo_url);
         p->repo_url = named ? strdup(q.repo_url) : NULL;
         p->base_commit = strdup(q.base_commit);

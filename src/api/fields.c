@@ -13,40 +13,6 @@ void envelope_release(struct envelope *v) {
         *v = (struct envelope){ 0 };
 }
 
-static int put_char(struct buf *b, unsigned char c, char quote) {
-        switch (c) {
-        case '\n': return buf_adds(b, "\\n");
-        case '\r': return buf_adds(b, "\\r");
-        case '\t': return buf_adds(b, "\\t");
-        case '\\': return buf_adds(b, "\\\\");
-        default:
-                if (c == (unsigned char)quote)
-                        return buf_printf(b, "\\%c", c);
-                return c < ' ' || c == 0x7f ? buf_printf(b, "\\x%02x", c) : buf_addc(b, (char)c);
-        }
-}
-
-int python_repr(const char *s, size_t n, struct buf *ret) {
-        char quote = memchr(s, '\'', n) && !memchr(s, '"', n) ? '"' : '\'';
-        int r = buf_addc(ret, quote);
-        for (size_t i = 0; r == 0 && i < n; i++)
-                r = put_char(ret, (unsigned char)s[i], quote);
-        return r < 0 ? r : buf_addc(ret, quote);
-}
-
-static int parse_mode(const struct field *f, const struct json *v, void *target, struct error *e) {
-        if (json_string_is(v, "clone"))
-                return 0;
-        _cleanup_buf_ struct buf shown = BUF_INIT(400), text = BUF_INIT(200);
-        if (v->type != JSON_STRING)
-                return field_fault(f, e, "expected a string, not %s", json_type_to_string(v->type));
-        if (json_string(v, &text) < 0)
-                buf_reset(&text);      /* too long to repeat */
-        if (python_repr(buf_str(&text), text.len, &shown) < 0)
-                return field_fault(f, e, "no such mode");
-        return error_say(e, json_string_is(v, "image") ? -EOPNOTSUPP : -EINVAL, "Unsupported mode: %s", buf_str(&shown));
-}
-
 static int parse_labels(const struct field *f, const struct json *v, void *target, struct error *e) {
         struct envelope *env = target;
         struct json key, value;
@@ -85,7 +51,6 @@ int parse_idempotency_key(const struct field *f, const struct json *v, void *tar
 }
 
 static const struct field envelope_fields[] = {
-        { .name = "mode", .kind = FIELD_CUSTOM, .parse = parse_mode, .type = "`clone`", .def = "`clone`", .doc = "`image` is of a later release" },
         { .name = "priority", .kind = FIELD_SIGNED, AT(priority), .min = -TASK_PRIORITY_MAX, .max = TASK_PRIORITY_MAX, .def = "0", .doc = "higher runs earlier" },
         { .name = "labels", .kind = FIELD_CUSTOM, .parse = parse_labels, .type = "object of strings", .doc = "`tenant` is what the queue is fair between" },
         { .name = "idempotency_key", .kind = FIELD_CUSTOM, .parse = parse_idempotency_key, AT(idempotency_key), .type = "string", .doc = "also as the header `Idempotency-Key`" },

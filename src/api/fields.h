@@ -13,13 +13,11 @@ struct envelope {
         int priority;
 };
 void envelope_release(struct envelope *v);
-/* -EINVAL or -EOPNOTSUPP with the wire's text ("Unsupported mode: 'x'"); *ret is filled on success only. `header_key`: the
+/* -EINVAL with the wire's text; *ret is filled on success only. `header_key`: the
  * Idempotency-Key header, NULL without; it and the field must not disagree. */
 int envelope_decode(const struct json *object, const char *header_key, struct envelope *ret, struct error *e);
 /* A key that is used as an idempotency key, for tables of other requests: a char * at the row's `at`, replaced; not empty. */
 int parse_idempotency_key(const struct field *f, const struct json *v, void *target, struct error *e);
 /* The key of the header (NULL without) goes where none came in the body; -EINVAL when the two differ. *key is the caller's. */
 int take_header_key(char **key, const char *header_key, struct error *e);
-/* Appends what Python's repr() says of a string. */
-int python_repr(const char *s, size_t n, struct buf *ret);
 const struct field *envelope_table(size_t *ret_n);

@@ -156,21 +156,12 @@ static int decode_start(const struct sessions *ss, struct field_table t, const s
 }
 
 static int check_mode(const struct json *object, bool *ret_build, struct error *e) {
+        static const char *const modes[] = { "image", "build" };
         struct json v;
-        *ret_build = false;
-        if (!json_get(object, "mode", &v) || v.type == JSON_NULL || json_string_is(&v, "image"))
-                return 0;
-        if (v.type != JSON_STRING)
-                return error_say(e, -EINVAL, "Invalid value for 'mode': expected a string, not %s", json_type_to_string(v.type));
-        if (json_string_is(&v, "build")) {
-                *ret_build = true;
-                return 0;
-        }
-        _cleanup_buf_ struct buf shown = BUF_INIT(400), text = BUF_INIT(200);
-        if (json_string(&v, &text) < 0)
-                buf_reset(&text);      /* too long to repeat */
-        (void)python_repr(buf_str(&text), text.len, &shown);
-        return error_say(e, -EINVAL, "Unsupported mode: %s", buf_str(&shown));
+        int mode = 0;
+        int r = json_get(object, "mode", &v) && v.type != JSON_NULL ? field_mode(&v, modes, ARRAY_SIZE(modes), &mode, e) : 0;
+        *ret_build = mode == 1;
+        return r;
 }
 
 static bool is_absent(const struct json *object, const char *name) {

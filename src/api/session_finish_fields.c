@@ -3,48 +3,20 @@
 
 #include "api/session_fields.h"
 #include "api/v1_internal.h"
-#include "base/fields_forms.h"
 #include "base/strv.h"
+#include "sandbox/fields_pack.h"
 
 #define AT(member) .at = offsetof(struct finish_spec, member)
 
-/* A name and its bytes: text, or {"b64": text}. */
-static int add_file(const struct field *f, const struct json *key, const struct json *value, struct file_pack *pack, struct error *e) {
-        _cleanup_free_ char *name = NULL;
-        _cleanup_buf_ struct buf bytes = BUF_INIT(FILE_PACK_BYTES_MAX);
-        int r = field_string(f, key, FILE_PACK_NAME_MAX, &name, NULL, e);
-        if (r < 0)
-                return r;
-        r = field_content(value, &bytes);
-        if (r == -EBADMSG)
-                return field_fault(f, e, "'%.200s' must be a string or {\"b64\": string}", name);
-        if (r == -EINVAL)
-                return field_fault(f, e, "'%.200s' is not base64", name);
-        if (r == 0)
-                r = file_pack_add(pack, name, 0755, buf_str(&bytes), bytes.len);
-        switch (r) {
-        case -EINVAL: return field_fault(f, e, "'%.200s' is not a name below the mount", name);
-        case -E2BIG: return field_fault(f, e, "more than %u files", FILE_PACK_FILES_MAX);
-        case -EFBIG: case -ENOSPC: return field_fault(f, e, "more than %llu bytes", (unsigned long long)FILE_PACK_BYTES_MAX);
-        default: return r < 0 ? error_set(e, r, "decode %s", f->name) : 0;
-        }
-}
-
 static int parse_harness(const struct field *f, const struct json *v, void *target, struct error *e) {
         struct finish_spec *s = target;
-        struct json key, value;
-        int r = 0;
-        if (v->type != JSON_OBJECT)
-                return field_fault(f, e, "expected an object of files, not %s", json_type_to_string(v->type));
-        for (struct json_iter it = json_iter(v); r == 0 && json_next_member(&it, &key, &value);)
-                r = add_file(f, &key, &value, &s->pack, e);
-        return r;
+        return field_pack(f, v, &s->pack, NULL, e);
 }
 
 static const char *const agents[] = { "keep", "kill" };
 
 static const struct field finish_fields[] = {
-        { .name = "harness_files", .kind = FIELD_CUSTOM, .parse = parse_harness, .type = "object: name → text or `{\"b64\"}`", .def = "empty", .doc = "files that appear at `harness_mount`, only now" },
+        { .name = "harness_files", .kind = FIELD_CUSTOM, .parse = parse_harness, .type = FIELD_PACK_TYPE, .def = "empty", .doc = "files that appear at `harness_mount`, only now" },
         { .name = "harness_mount", .kind = FIELD_STRING, AT(mount), .max = SESSION_PATH_MAX, .def = "`/verifier`", .doc = "a fresh directory that only the verifier sees" },
         { .name = "test_command", .kind = FIELD_STRING, AT(command), .max = PROCESS_TEXT_MAX, .def = "`bash <harness_mount>/test.sh`", .doc = "the verifier, run by `/bin/bash -c`" },
         { .name = "result_files", .kind = FIELD_LIST, AT(result_files), .max = RESULT_FILES_MAX, .def = "empty", .doc = "absolute paths to read afterwards; links are not followed, 16 MiB each, 64 MiB in all" },

@@ -176,3 +176,43 @@ const char *labels_get(char *const *labels, const char *name) {
                         return *labels + len + 1;
         return NULL;
 }
+
+/* ---- modes -------------------------------------------------------------------------------------------------------------------------- */
+
+static int put_char(struct buf *b, unsigned char c, char quote) {
+        switch (c) {
+        case '\n': return buf_adds(b, "\\n");
+        case '\r': return buf_adds(b, "\\r");
+        case '\t': return buf_adds(b, "\\t");
+        case '\\': return buf_adds(b, "\\\\");
+        default:
+                if (c == (unsigned char)quote)
+                        return buf_printf(b, "\\%c", c);
+                return c < ' ' || c == 0x7f ? buf_printf(b, "\\x%02x", c) : buf_addc(b, (char)c);
+        }
+}
+
+/* What Python's repr() says of a string. */
+static int python_repr(const char *s, size_t n, struct buf *ret) {
+        char quote = memchr(s, '\'', n) && !memchr(s, '"', n) ? '"' : '\'';
+        int r = buf_addc(ret, quote);
+        for (size_t i = 0; r == 0 && i < n; i++)
+                r = put_char(ret, (unsigned char)s[i], quote);
+        return r < 0 ? r : buf_addc(ret, quote);
+}
+
+int field_mode(const struct json *v, const char *const *names, size_t n, int *ret, struct error *e) {
+        _cleanup_buf_ struct buf shown = BUF_INIT(400), text = BUF_INIT(200);
+        if (v->type != JSON_STRING)
+                return error_say(e, -EINVAL, "Invalid value for 'mode': expected a string, not %s", json_type_to_string(v->type));
+        for (size_t i = 0; i < n; i++)
+                if (json_string_is(v, names[i])) {
+                        *ret = (int)i;
+                        return 0;
+                }
+        if (json_string(v, &text) < 0)
+                buf_reset(&text);      /* too long to repeat */
+        if (python_repr(buf_str(&text), text.len, &shown) < 0)
+                return error_say(e, -EINVAL, "Invalid value for 'mode': no such mode");
+        return error_say(e, -EINVAL, "Unsupported mode: %s", buf_str(&shown));
+}

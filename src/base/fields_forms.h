@@ -22,5 +22,7 @@ int field_labels(const struct field *f, const struct json *v, char ***ret, struc
 /* Text, or {"b64": text} for any bytes: appended, at most what the buffer takes. No fault is said: -EBADMSG is another type, -EINVAL what is no
  * base64, -ENOSPC too much, -ENOMEM. */
 int field_content(const struct json *v, struct buf *ret);
+/* A `mode`: the index of one of `names`. Its fault has a form of its own: "Unsupported mode: 'x'", as Python shows a string. */
+int field_mode(const struct json *v, const char *const *names, size_t n, int *ret, struct error *e);
 /* The value of a label, NULL without. */
 const char *labels_get(char *const *labels, const char *name);

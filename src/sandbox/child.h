@@ -70,7 +70,9 @@ bool child_is_parked(const struct child_parked *p);            /* false: it is d
 
 struct child_view {
         const char *target;        /* NULL: none */
+        const char *output;        /* a second place, NULL: none */
         int pack; uint64_t bytes;
+        bool read_only;
         uint32_t owner;            /* host id of root inside */
         int proc, socket;          /* the spawner's /proc; where the mount namespace is sent */
 };

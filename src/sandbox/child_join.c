@@ -67,23 +67,35 @@ static int open_target(const char *target, uint32_t owner) {
         return r < 0 ? r : fs_open_beneath(dir, last, O_PATH | O_DIRECTORY, 0);
 }
 
+/* A fresh tmpfs over `target`, with the files of `pack` (-1: none). */
+static int cover(const struct child_view *v, const char *target, mode_t mode, int pack, bool read_only, struct child_report *rep) {
+        _cleanup_close_ int at = open_target(target, v->owner);
+        if (at < 0)
+                return child_fail(rep, "open the view's place", at);
+        _cleanup_close_ int fs = mount_tmpfs(v->bytes, VIEW_INODES, mode, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        _cleanup_close_ int top = fs < 0 ? -1 : openat(fs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (top < 0 || fchown(top, v->owner, v->owner) < 0)
+                return child_fail(rep, "make a view", fs < 0 ? fs : -errno);
+        int r = pack < 0 ? 0 : file_pack_unpack(pack, top, v->owner);
+        if (r < 0)
+                return child_fail(rep, "fill the view", r);
+        if (read_only && (r = mount_attrs(fs, MOUNT_ATTR_RDONLY)) < 0)
+                return child_fail(rep, "close the view", r);
+        if (move_mount(fs, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+                return child_fail(rep, "attach the view", -errno);
+        return 0;
+}
+
 static int make_view(const struct child_join *c) {
         const struct child_view *v = &c->view;
         struct child_report *rep = c->report;
         if (unshare(CLONE_NEWNS) < 0)
                 return child_fail(rep, "make a view", -errno);
-        _cleanup_close_ int at = open_target(v->target, v->owner);
-        if (at < 0)
-                return child_fail(rep, "open the view's place", at);
-        _cleanup_close_ int fs = mount_tmpfs(v->bytes, VIEW_INODES, 0755, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-        _cleanup_close_ int top = fs < 0 ? -1 : openat(fs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (top < 0 || fchown(top, v->owner, v->owner) < 0)
-                return child_fail(rep, "make a view", fs < 0 ? fs : -errno);
-        int r = v->pack < 0 ? 0 : file_pack_unpack(v->pack, top, v->owner);
+        int r = cover(v, v->target, 0755, v->pack, v->read_only, rep);
+        if (r == 0 && v->output)
+                r = cover(v, v->output, 0777, -1, false, rep);
         if (r < 0)
-                return child_fail(rep, "fill the view", r);
-        if (move_mount(fs, "", at, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-                return child_fail(rep, "attach the view", -errno);
+                return r;
         /* By our own /proc: inside, the name could mean anything. */
         _cleanup_close_ int ns = openat(v->proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
         r = ns < 0 ? -errno : child_send_fd(v->socket, ns);

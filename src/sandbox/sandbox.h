@@ -182,11 +182,13 @@ struct exec_tty { uint16_t rows, cols; };
 
 /* A directory that only this exec and what it starts can see: it has a mount namespace of its own, a copy of the sandbox's, in
  * which a fresh tmpfs covers `target`. Everybody else sees there what was there, a directory made for it if nothing was
- * (a link or file in that place goes). Writable for root inside; its memory counts as the sandbox's. */
+ * (a link or file in that place goes). Writable for root inside unless `read_only`; its memory counts as the sandbox's. */
 struct exec_view {
         const char *target;        /* absolute, no "." or ".."; links on the way are resolved within the sandbox */
         int pack_fd;               /* what is in it: a sealed memfd from sandbox/file_pack.h; -1 = nothing */
         uint64_t bytes;            /* size of the tmpfs; 0 = VIEW_BYTES */
+        bool read_only;
+        const char *output;        /* one more such place, empty, of the same size, writable for everybody inside; NULL = none. Neither within the other */
 };
 #define VIEW_BYTES (256ull << 20)
 #define VIEW_INODES 65536

@@ -232,7 +232,9 @@ struct exec_request {                      /* exec_spec as it came, checked */
         bool helper, helper_upper, tty, in_view, freeze_at_end;
         struct exec_fd fds[MESSAGE_FDS_MAX]; size_t n_fds;     /* 0, 1 and 2 are always there; tty: 0 is where its other side goes */
         const char *view;                  /* where a private directory goes, or NULL */
+        const char *view_output;               /* and a second one, or NULL */
         int view_pack; uint64_t view_bytes;
+        bool view_read_only;
         uint16_t rows, cols;
 };
 int op_exec(struct spawn *sp, struct message *m, struct fault *f);

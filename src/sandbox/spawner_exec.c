@@ -69,7 +69,7 @@ static int view_prepare(struct spawn *sp, struct proc *p, const struct exec_requ
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
                 return -errno;
         p->view_socket = pair[0];
-        j->view = (struct child_view){ .target = x->view, .pack = x->view_pack, .bytes = x->view_bytes, .owner = p->cell->seat->base,
+        j->view = (struct child_view){ .target = x->view, .output = x->view_output, .pack = x->view_pack, .bytes = x->view_bytes, .read_only = x->view_read_only, .owner = p->cell->seat->base,
                                        .proc = sp->own_proc, .socket = pair[1] };
         *ret_far = pair[1];
         return 0;

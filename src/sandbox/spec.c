@@ -265,6 +265,8 @@ int exec_spec_encode(const struct exec_spec *x, const int far[3], struct buf *b,
         if (x->view) {
                 TRY(put_fd(b, x->view->pack_fd, fds, n_fds));
                 TRY(wire_put_u64(b, x->view->bytes ? x->view->bytes : VIEW_BYTES));
+                TRY(wire_put_u32(b, x->view->read_only));
+                TRY(wire_put_str(b, x->view->output));
         }
         return 0;
 }
@@ -292,10 +294,18 @@ static void get_fds(struct message *m, struct exec_request *x) {
         }
 }
 
+/* The same place, or one below it. */
+static bool is_within(const char *top, const char *path) {
+        size_t n = strlen(top);
+        return strncmp(top, path, n) == 0 && (path[n] == 0 || path[n] == '/');
+}
+
 static bool exec_ok(const struct exec_request *x) {
         if (!x->argv || !x->argv[0] || !x->argv[0][0] || x->uid >= IDRANGE_SIZE || x->gid >= IDRANGE_SIZE || (x->cwd && x->cwd[0] != '/'))
                 return false;
         if (x->view && (x->helper || !path_ok(x->view) || x->view_bytes < VIEW_BYTES_MIN || x->view_bytes > VIEW_BYTES_MAX))
+                return false;
+        if (x->view_output && (!path_ok(x->view_output) || is_within(x->view, x->view_output) || is_within(x->view_output, x->view)))
                 return false;
         return !(x->helper && x->tty) && !(x->in_view && !x->helper);
 }
@@ -322,6 +332,8 @@ int exec_request_decode(struct message *m, struct exec_request *x) {
         if (x->view && !w->bad) {
                 x->view_pack = get_fd(m);
                 x->view_bytes = wire_get_u64(w);
+                x->view_read_only = wire_get_u32(w) == 1;
+                x->view_output = wire_get_str(w);
         }
         if (!w->bad && exec_ok(x))
                 return 0;

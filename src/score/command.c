@@ -8,6 +8,7 @@
 
 static const char *const command_kind_names[] = {
         [COMMAND_LAUNCHED] = "launched", [COMMAND_VERBATIM] = "verbatim", [COMMAND_BUILT] = "built",
+        [COMMAND_ENTRY] = "entry",
 };
 STRING_TABLE(command_kind, command_kind_names, COMMAND_KIND_MAX)
 
@@ -292,11 +293,19 @@ static int build(const struct score_request *q, struct command *c) {
         return c->argv ? 0 : -ENOMEM;
 }
 
+static int parse_entry(const struct score_request *q, struct command *c) {
+        c->kind = COMMAND_ENTRY;
+        c->framework = q->test_framework[0] ? framework_by_name(q->test_framework) : NULL;
+        int r = strv_push(&c->argv, "/bin/bash");
+        r = r < 0 ? r : strv_push(&c->argv, "-c");
+        return r < 0 ? r : strv_push(&c->argv, q->entry_command);
+}
+
 int command_parse(const struct score_request *q, struct command *ret, struct error *e) {
         struct command c = {.kind = COMMAND_LAUNCHED, .text = strdup(q->test_command)};
         int r = c.text ? 0 : -ENOMEM;
         if (r == 0)
-                r = is_given(q) ? parse_text(q, &c) : build(q, &c);
+                r = q->mode == MODE_IMAGE && q->entry_command[0] ? parse_entry(q, &c) : is_given(q) ? parse_text(q, &c) : build(q, &c);
         if (r < 0) {
                 command_release(&c);
                 return r == -EINVAL ? error_say(e, r, "test_command: missing, and no test_framework or ids to build one from")
@@ -307,7 +316,7 @@ int command_parse(const struct score_request *q, struct command *ret, struct err
 }
 
 const char *command_config(const struct command *c) {
-        if (c->kind == COMMAND_VERBATIM || c->framework != &framework_pytest)
+        if (!command_has_reporter(c) || c->framework != &framework_pytest)
                 return NULL;
         const char *path = NULL;
         for (char **w = c->argv + c->runner_at + 1; *w; w++) {

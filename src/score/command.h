@@ -4,6 +4,7 @@
  *                     python* -m pytest|unittest: its words go to our launcher, which runs the runner with our reporter
  *   COMMAND_VERBATIM  anything else: `sh` reads it from a read-only file, results come from its text or its exit status
  *   COMMAND_BUILT     no command, but ids or a framework: like LAUNCHED, with words that we make
+ *   COMMAND_ENTRY     entry_command of image mode: a text for /bin/bash -c; results as of VERBATIM
  *
  * "Simple" is decided as a POSIX shell would read the text: quotes and escapes are resolved; an expansion, a substitution, a
  * pattern, an assignment, a list, a comment or a second command makes it VERBATIM. One exception: brackets inside a word that
@@ -16,7 +17,7 @@
 #include "score/framework.h"
 #include "score/request.h"
 
-enum command_kind { COMMAND_LAUNCHED, COMMAND_VERBATIM, COMMAND_BUILT, COMMAND_KIND_MAX };
+enum command_kind { COMMAND_LAUNCHED, COMMAND_VERBATIM, COMMAND_BUILT, COMMAND_ENTRY, COMMAND_KIND_MAX };
 STRING_TABLE_DECLARE(command_kind);
 
 #define COMMAND_WORDS_MAX 200000        /* words of one command; more makes it VERBATIM */
@@ -27,15 +28,17 @@ struct redirect { int fd; enum redirect_op op; char *target; /* a path, or the n
 
 struct command {
         enum command_kind kind;
-        const struct framework *framework;      /* NULL: none recognised (VERBATIM only) */
+        const struct framework *framework;      /* NULL: none recognised (VERBATIM and ENTRY only) */
         char *text;                             /* as given; "" when BUILT */
-        char **argv;                            /* LAUNCHED, BUILT: the command's own words; NULL-terminated */
+        char **argv;                            /* all but VERBATIM: the command's own words; NULL-terminated */
         size_t runner_at;                       /* argv[runner_at] names the runner: what follows are its arguments */
         bool console;                           /* argv[0] is the runner's own script (pytest), not an interpreter */
         struct redirect redirects[COMMAND_REDIRECTS_MAX]; size_t n_redirects;
 };
 /* 0, -ENOMEM, or -EINVAL when there is neither command nor framework nor ids. The request is only read. */
 int command_parse(const struct score_request *q, struct command *ret, struct error *e);
+/* It runs under our launcher, which reports. */
+static inline bool command_has_reporter(const struct command *c) { return c->kind == COMMAND_LAUNCHED || c->kind == COMMAND_BUILT; }
 /* The configuration that pytest is told to read (`-c`), relative to the tree; NULL: it finds one itself, or it is none of the tree's by its name. */
 const char *command_config(const struct command *c);
 void command_release(struct command *c);

@@ -62,12 +62,20 @@ static void put_stderr(struct json_writer *w, const struct score_record *r) {
 static void put_echo(struct json_writer *w, const struct score_record *r, const char *id) {
         json_field_text(w, "task_id", id);
         json_field_text(w, "status", outcome_is_failure(r->outcome) ? "failed" : "completed");
-        json_field_text(w, "mode", "clone");
+        json_field_text(w, "mode", task_mode_to_string((int)r->mode));
         json_field_text(w, "repo_url", r->repo_url);
         json_field_text(w, "base_commit", r->base_commit);
         json_field_text(w, "test_command", r->test_command);
         json_field_text(w, "image", r->image);
         field_seconds(w, "timeout", r->timeout_ms);
+}
+
+static void field_applied(struct json_writer *w, const char *key, const struct score_record *r, bool applied) {
+        json_put_key(w, key);
+        if (r->has_tree)
+                json_put_bool(w, applied);
+        else
+                json_put_null(w);
 }
 
 static void put_core(struct json_writer *w, const struct score_record *r) {
@@ -89,9 +97,13 @@ static void put_core(struct json_writer *w, const struct score_record *r) {
         else
                 json_put_double(w, (double)(int)(r->patch_similarity * 1e4 + 0.5) / 1e4);
         json_field_double(w, "execution_time", (double)r->execution_ms / 1000);
-        json_field_bool(w, "patch_applied", r->patch_applied);
-        json_field_bool(w, "test_patch_applied", r->test_patch_applied);
-        json_field_null(w, "result_files");
+        field_applied(w, "patch_applied", r, r->patch_applied);
+        field_applied(w, "test_patch_applied", r, r->test_patch_applied);
+        json_put_key(w, "result_files");
+        if (r->result_files)
+                json_put_raw(w, r->result_files, r->result_files_len);
+        else
+                json_put_null(w);
 }
 
 static void put_expectation(struct json_writer *w, const char *key, char *const *success, char *const *failure) {

@@ -22,7 +22,7 @@ void score_record_release(struct score_record *r) {
                 return;
         char *text[] = {
                 r->repo_url, r->base_commit, r->test_command, r->image, r->error_code, r->error_message, r->stdout_text, r->stderr_text,
-                r->lint_output, r->network, r->patch_diff, r->tree_hash, r->image_digest,
+                r->lint_output, r->network, r->result_files, r->patch_diff, r->tree_hash, r->image_digest,
         };
         for (size_t i = 0; i < ARRAY_SIZE(text); i++)
                 free(text[i]);
@@ -47,12 +47,14 @@ static int replace(char **at, char *with) {
 int score_record_echo(struct score_record *r, const struct score_request *q) {
         _cleanup_buf_ struct buf url = BUF_INIT(SIZE_MAX / 2);
         bool cloned = q->tree == SOURCE_CLONE;
+        r->mode = q->mode;
+        r->has_tree = q->tree != SOURCE_NONE;
         int x = redact_url(q->repo_url, &url);
         if (x == 0 && (cloned || q->repo_url[0]))
                 x = replace(&r->repo_url, buf_steal(&url));
         if (x == 0 && cloned)
                 x = replace(&r->base_commit, strdup(q->base_commit));
-        if (x == 0)
+        if (x == 0 && r->has_tree)
                 x = replace(&r->test_command, strdup(q->test_command));
         if (x == 0 && q->image_given)
                 x = replace(&r->image, strdup(q->image));

@@ -47,6 +47,8 @@ void findings_release(struct findings *f);
 
 struct score_record {
         /* echo */
+        enum task_mode mode;
+        bool has_tree;                         /* false: image mode without a tree: there was nothing to patch */
         char *repo_url, *base_commit /* resolved */, *test_command, *image /* NULL unless asked for */;
         uint64_t timeout_ms;
         /* what happened: facts */
@@ -68,6 +70,7 @@ struct score_record {
         struct findings findings;
         bool limits_hit[LIMIT_KIND_MAX];
         int lint_errors; bool lint_ran; char *lint_output;   /* errors < 0 = null */
+        char *result_files; size_t result_files_len;       /* JSON; NULL: none was asked for */
         char *patch_diff; bool diff_captured;
         double patch_similarity;               /* < 0 = null */
         struct sandbox_usage usage;

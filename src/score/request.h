@@ -2,6 +2,8 @@
  * (task executor protocol). Strings are owned by the request; absent text is "", absent lists are NULL. */
 #pragma once
 #include "sandbox/sandbox.h"
+#include "sandbox/file_pack.h"
+#include "sandbox/results_wire.h"
 #include "score/patch_rung.h"
 
 #define REQUEST_TEXT_MAX (128u << 20)      /* bytes of one patch, decoded */
@@ -11,16 +13,23 @@
 #define REQUEST_PATH_MAX 1024u             /* image, repo_path, one protected path */
 #define REQUEST_IDS_MAX 50000              /* fail_to_pass, pass_to_pass */
 #define REQUEST_PATHS_MAX 1000             /* protect, allow_config */
+#define REQUEST_ENTRY_MAX (64u * 1024)     /* bytes of entry_command: one word of a command line */
 #define REQUEST_TIMEOUT_MAX_S (7 * 86400)
 
-enum tree_source { SOURCE_CLONE, SOURCE_IMAGE, TREE_SOURCE_MAX };
+enum task_mode { MODE_CLONE, MODE_IMAGE, TASK_MODE_MAX };
+STRING_TABLE_DECLARE(task_mode);       /* "clone", "image" */
+
+enum tree_source { SOURCE_CLONE, SOURCE_IMAGE, TREE_SOURCE_MAX, SOURCE_NONE = TREE_SOURCE_MAX };
 STRING_TABLE_DECLARE(tree_source);     /* "clone", "image" */
 
 enum run_mode { RUN_IDS, RUN_FILES, RUN_MODE_MAX };
 STRING_TABLE_DECLARE(run_mode);
 
 struct score_request {
-        enum tree_source tree;             /* IMAGE: the base is what the image has at repo_path; repo_url may be "", base_commit says nothing */
+        enum task_mode mode;
+        /* IMAGE: the base is what the image has at repo_path; repo_url may be "", base_commit says nothing. NONE (image mode without `tree`):
+         * there is no base, and nothing of the request that needs one: no patch, no ids' command, no linter. */
+        enum tree_source tree; bool tree_given;
         char *repo_url, *base_commit;      /* "HEAD" */
         char *test_command;                /* "" only when ids or a framework are given */
         char *patch; size_t patch_len;     /* bytes as sent: may hold anything but NUL */
@@ -42,11 +51,18 @@ struct score_request {
         uint64_t setup_timeout_ms;         /* 1800 s */
         char **env;                        /* "K=V", sorted, NULL-terminated */
         uint32_t uid, gid; bool user_given;    /* else the image's USER */
-        enum sandbox_network network;      /* while tests run: BRIG_TASK_NETWORK, none */
+        enum sandbox_network network; bool network_given;      /* while tests run: BRIG_TASK_NETWORK, none */
         struct egress_rules *allow;        /* NETWORK_ALLOW; else NULL */
         struct sandbox_limits limits;
         enum patch_mode patch_mode;
         char **protect, **allow_config;    /* paths relative to the tree */
+        /* image mode */
+        struct file_pack *harness;         /* sealed: read-only at harness_mount; NULL: no files */
+        char harness_hash[65];             /* of their names and contents; "" without */
+        char *harness_mount, *output_mount;    /* "/harness", "/out": neither within the other; "" in clone mode */
+        char *entry_command;               /* for /bin/bash -c; "" where the tree's tests are run instead, and in clone mode */
+        char **result_files;               /* names below output_mount; NULL = none */
+        bool block_network, block_given;
 };
 void score_request_release(struct score_request *r);
 

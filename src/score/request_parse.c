@@ -2,11 +2,58 @@
 #include <string.h>
 
 #include "base/fields_forms.h"
+#include "base/hash.h"
 #include "base/strv.h"
 #include "sandbox/fields_network.h"
+#include "sandbox/fields_pack.h"
 #include "score/framework.h"
 #include "score/patch_name.h"
 #include "score/request_parse.h"
+
+int parse_mode(const struct field *f, const struct json *v, void *target, struct error *e) {
+        static const char *const modes[] = { "clone", "image" };
+        struct score_request *q = target;
+        int mode;
+        int r = field_mode(v, modes, ARRAY_SIZE(modes), &mode, e);
+        if (r == 0)
+                q->mode = (enum task_mode)mode;
+        return r;
+}
+
+/* ---- files ---------------------------------------------------------------------------------------------------------- */
+
+static int pack_files(const struct field *f, const struct json *v, struct file_pack *pack, char ret_hash[static SHA256_HEX], struct error *e) {
+        struct sha256 h;
+        int r = sha256_init(&h);
+        if (r < 0)
+                return error_set(e, r, "decode %s", f->name);
+        r = field_pack(f, v, pack, &h, e);
+        if (r < 0) {
+                sha256_release(&h);
+                return r;
+        }
+        sha256_finish(&h, ret_hash);
+        r = file_pack_seal(pack);
+        return r < 0 ? error_set(e, r, "pack %s", f->name) : 0;
+}
+
+int parse_harness(const struct field *f, const struct json *v, void *target, struct error *e) {
+        struct score_request *q = target;
+        struct file_pack *pack = malloc(sizeof *pack);
+        char hash[SHA256_HEX];
+        if (!pack)
+                return error_set(e, -ENOMEM, "decode %s", f->name);
+        *pack = (struct file_pack)FILE_PACK_INIT;
+        int r = pack_files(f, v, pack, hash, e);
+        if (r == 0 && pack->n > 0) {
+                memcpy(q->harness_hash, hash, sizeof hash);
+                q->harness = pack;
+                return 0;
+        }
+        file_pack_release(pack);
+        free(pack);
+        return r;
+}
 
 /* ---- choices of which a part comes later --------------------------------------------------------------------------- */
 

@@ -55,7 +55,7 @@ int run_files_make(const struct command *c, struct run_files *ret, struct error 
         if (c->kind == COMMAND_VERBATIM)
                 r = add_file(&f, "command", c->text, strlen(c->text));
         else
-                for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
+                for (size_t i = 0; r == 0 && command_has_reporter(c) && i < ARRAY_SIZE(all); i++)
                         if (all[i].wanted)
                                 r = add_file(&f, all[i].name, all[i].p, (size_t)(all[i].end - all[i].p));
         if (r < 0) {
@@ -97,6 +97,8 @@ static char **exec_argv(const struct command *c) {
         int r = 0;
         if (c->kind == COMMAND_VERBATIM)
                 r = push_all(&v, (const char *const[]){"sh", RUN_DIRECTORY "/command", NULL});
+        else if (c->kind == COMMAND_ENTRY)
+                r = push_all(&v, (const char *const *)c->argv);
         else if (c->console)
                 r = push_all(&v, (const char *const[]){"sh", RUN_DIRECTORY "/launch.sh", c->argv[0], "3", "4", NULL});
         else {
@@ -380,13 +382,13 @@ static int start_exec(struct run *r, const struct run_spec *s, int plan_fd, int 
         _cleanup_strv_ char **argv = exec_argv(s->command), **env = run_environment(s->request, s->command);
         if (!argv || !env)
                 return error_set(e, -ENOMEM, "start the test command");
-        if (s->command->kind != COMMAND_VERBATIM)
+        if (command_has_reporter(s->command))
                 hold_back(env);
         const struct exec_fd fds[] = {{events_fd, RUN_EVENTS_FD}, {plan_fd, RUN_PLAN_FD}};
         struct exec_spec x = {
-                .argv = (const char *const *)argv, .env = (const char *const *)env, .cwd = s->request->repo_path,
+                .argv = (const char *const *)argv, .env = (const char *const *)env, .cwd = s->cwd ? s->cwd : s->request->repo_path,
                 .uid = s->request->uid, .gid = s->request->gid, .stdin_fd = -1, .out = s->out, .err = s->err,
-                .fds = fds, .n_fds = r->launched ? ARRAY_SIZE(fds) : 0, .timeout_ms = s->timeout_ms,
+                .fds = fds, .n_fds = r->launched ? ARRAY_SIZE(fds) : 0, .timeout_ms = s->timeout_ms, .view = s->view,
         };
         struct sandbox_exec *exec;
         return sandbox_exec(s->sandbox, &x, on_exited, r, &exec, e);
@@ -405,7 +407,7 @@ int run_start(const struct run_spec *s, run_done done, void *user, struct run **
         hex_encode(random, sizeof(random), nonce);
         report_init(&r->report, nonce);
         int q = 0;
-        if (s->command->kind != COMMAND_VERBATIM) {
+        if (command_has_reporter(s->command)) {
                 q = plan_fd = make_plan(s, nonce);
                 if (q >= 0)
                         q = open_channel(r, s->loop, &events_fd);

@@ -37,12 +37,14 @@ struct run_spec {
         const struct score_request *request;    /* likewise */
         const struct apply_result *apply;       /* likewise; NULL: nothing was applied by an agent */
         bool collect;                           /* only list the tests (LAUNCHED and BUILT) */
+        const char *cwd;                        /* NULL: the tree */
+        const struct exec_view *view;           /* NULL: the sandbox's own files */
         uint64_t timeout_ms;
         struct output_capture *out, *err;       /* the caller's; must live until done */
 };
 struct run;
 typedef void (*run_done)(struct run *r, const struct exec_end *end, void *user);
 int run_start(const struct run_spec *spec, run_done done, void *user, struct run **ret, struct error *e);
-struct report *run_report(struct run *r);       /* NULL when there is no reporter (VERBATIM) */
+struct report *run_report(struct run *r);       /* NULL when there is no reporter */
 /* After done. NULL is fine. */
 void run_free(struct run *r);

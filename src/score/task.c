@@ -35,6 +35,9 @@ static void task_free(struct score_task *t) {
         }
         if (t->lint_capture)
                 capture_release(&t->lint);
+        if (t->results_capture)
+                capture_release(&t->results);
+        buf_release(&t->results_json);
         run_free(t->run);
         run_files_release(&t->files);
         command_release(&t->command);
@@ -49,6 +52,8 @@ static void task_free(struct score_task *t) {
 static void on_last(uv_handle_t *h) {
         struct score_task *t = h->data;
         int r = t->captures ? task_record_output(t) : 0;
+        if (r == 0)
+                r = task_no_results(t);
         if (r < 0)
                 task_set_error(t, "internal", "no memory for the record");
         t->rec.execution_ms = (now_ns() - t->started_ns) / NS_PER_MS;
@@ -61,7 +66,7 @@ static void on_last(uv_handle_t *h) {
 }
 
 void task_check_end(struct score_task *t) {
-        if (!t->ending || t->sandbox || t->acquiring || t->ticket || t->applying || t->testing || t->linting || t->comparing || t->collection || t->state == STATE_DONE)
+        if (!t->ending || t->sandbox || t->acquiring || t->ticket || t->applying || t->testing || t->reading || t->encoding || t->linting || t->comparing || t->collection || t->state == STATE_DONE)
                 return;
         t->state = STATE_DONE;
         if (t->tree)
@@ -183,7 +188,10 @@ static void on_ready(struct sandbox *s, void *user) {
         if (t->ending)
                 return;
         t->rec.prepare_ms = task_lap(t);
-        start_apply(t);
+        if (t->req.tree == SOURCE_NONE)
+                task_test(t);
+        else
+                start_apply(t);
 }
 
 static void image_is_out_of_reach(struct score_task *t, const struct error *e) {
@@ -211,7 +219,7 @@ static void on_limit(struct sandbox *s, enum limit_kind kind, void *user) {
         struct score_task *t = user;
         t->rec.limits_hit[kind] = true;
         t->test_killed = true;
-        if (!t->ending && !t->testing && !t->linting && !t->applying)
+        if (!t->ending && !t->testing && !t->reading && !t->encoding && !t->linting && !t->applying)
                 task_end(t);
 }
 
@@ -245,6 +253,17 @@ static int start_sandbox(struct score_task *t, struct error *e) {
 
 /* ---- tree ------------------------------------------------------------------------------------------------------------ */
 
+/* All that the sandbox stands on is there. */
+static int stand(struct score_task *t, struct error *e) {
+        int r = task_layers(t);
+        if (r == 0)
+                r = task_record_tree(t);
+        if (r < 0)
+                return error_set(e, r, "record of the tree");
+        r = run_files_make(&t->command, &t->files, e);
+        return r < 0 ? r : start_sandbox(t, e);
+}
+
 static void on_tree(struct tree *tree, enum tree_failure failure, const struct error *e, void *user) {
         struct score_task *t = user;
         struct error mine = {0};
@@ -255,16 +274,7 @@ static void on_tree(struct tree *tree, enum tree_failure failure, const struct e
                 return;
         }
         t->tree = tree;
-        int r = task_layers(t);
-        if (r == 0)
-                r = task_record_tree(t);
-        if (r == 0)
-                r = run_files_make(&t->command, &t->files, &mine);
-        else
-                error_set(&mine, r, "record of the tree");
-        if (r == 0)
-                r = start_sandbox(t, &mine);
-        if (r < 0) {
+        if (stand(t, &mine) < 0) {
                 task_set_failure(t, &mine);
                 task_end(t);
         }
@@ -293,10 +303,13 @@ static int cloned_tree(struct score_task *t, struct error *e) {
 void task_tree(struct score_task *t) {
         struct error e = {0};
         t->state = STATE_TREE;
-        int r = t->req.tree == SOURCE_IMAGE ? image_tree(t, &e) : cloned_tree(t, &e);
+        int r = t->req.tree == SOURCE_NONE ? stand(t, &e) : t->req.tree == SOURCE_IMAGE ? image_tree(t, &e) : cloned_tree(t, &e);
         if (r < 0) {
                 /* The request was found good when it came: what can be wrong with it now is that a local repository is not there. */
-                task_set_error(t, r == -ENOENT || r == -EINVAL ? "repo_unreachable" : "internal", e.text);
+                if (t->req.tree == SOURCE_CLONE && (r == -ENOENT || r == -EINVAL))
+                        task_set_error(t, "repo_unreachable", e.text);
+                else
+                        task_set_failure(t, &e);
                 task_end(t);
         }
 }

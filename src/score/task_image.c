@@ -78,11 +78,16 @@ int task_image(struct score_task *t, struct error *e) {
         return image_acquire(t->env.images, t->req.image, &o, on_acquired, t, &t->acquiring, e);
 }
 
+const char *task_workdir(const struct score_task *t) {
+        const char *dir = t->lease->config->workdir;
+        return dir && dir[0] == '/' ? dir : "/";
+}
+
 /* ---- layers ------------------------------------------------------------------------------------------------------------------ */
 
 int task_layers(struct score_task *t) {
         size_t n = image_chain_count(t->lease->chain), m = 0;
-        while (t->tree->layers[m])
+        while (t->tree && t->tree->layers[m])
                 m++;
         t->layers = calloc(n + m + 1, sizeof(*t->layers));
         for (size_t i = 0; t->layers && i < n; i++)

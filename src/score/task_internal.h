@@ -6,6 +6,9 @@
 
 #define LINT_TIMEOUT_MS (120 * MS_PER_S)
 #define LINT_OUTPUT_MAX (256u * 1024)          /* bytes kept of the linter's output: half head, half tail */
+#define RESULTS_JSON_MAX (128u << 20)          /* bytes of JSON that the texts of all result files may be */
+#define RESULTS_NAMES_MAX (2u << 20)           /* and their names */
+#define RESULTS_TIMEOUT_MS (60 * MS_PER_S)
 #define DIFF_MAX (8u * 1024 * 1024)            /* bytes of the agent's diff */
 
 enum task_state {
@@ -15,6 +18,7 @@ enum task_state {
         STATE_APPLY,
         STATE_TEST,
         STATE_KILL,             /* what the tests left behind is being killed */
+        STATE_RESULTS,          /* image mode: what it left in the output mount is read */
         STATE_LINT,
         STATE_DESTROY,
         STATE_DONE,             /* only memory is left to free */
@@ -37,7 +41,7 @@ struct score_task {
         struct tree_ticket *ticket;
         struct tree *tree;
         struct sandbox *sandbox;                /* until gone */
-        bool applying, testing, killing, linting, comparing;    /* a callback is owed */
+        bool applying, testing, killing, reading, encoding, linting, comparing;     /* a callback is owed */
 
         struct command command;
         struct run_files files;
@@ -45,13 +49,15 @@ struct score_task {
         struct run *run;
         struct collection_wait *collection;     /* a callback is owed */
         bool collection_ready;                  /* it came while the tests ran */
-        struct output_capture out, err, lint;
-        bool captures, lint_capture;            /* they are initialised */
+        struct output_capture out, err, lint, results;
+        bool captures, lint_capture, results_capture;      /* they are initialised */
         bool merged;                            /* stderr goes where stdout goes, in the order of writing */
         bool test_killed;                       /* the tests were ended by us or by a limit */
         int test_status;                        /* wait status */
 
         uv_work_t work;                         /* similarity, in the pool */
+        uv_work_t results_work;                 /* the result files as JSON, in the pool */
+        struct buf results_json;
         double similarity;
         uv_timer_t last;                        /* its close callback is the task's end */
 
@@ -73,8 +79,15 @@ void task_tree(struct score_task *t);           /* the image is there: STATE_IMA
 int task_image(struct score_task *t, struct error *e);     /* on to task_tree, or to task_end */
 int task_layers(struct score_task *t);          /* fills t->layers once the tree is there; -ENOMEM */
 
+const char *task_workdir(const struct score_task *t);      /* the image's WORKDIR, or "/" */
+
 /* task_test.c */
 void task_test(struct score_task *t);           /* STATE_APPLY -> STATE_TEST and on to task_end */
+void task_after_results(struct score_task *t);  /* -> STATE_LINT, or task_end */
+
+/* task_results.c */
+void task_results(struct score_task *t);        /* STATE_KILL -> STATE_RESULTS and on to task_after_results */
+int task_no_results(struct score_task *t);      /* at the end: where none were read, all are null. -ENOMEM */
 
 /* task_record.c: facts into the record. 0 or -ENOMEM. */
 int task_record_tree(struct score_task *t);

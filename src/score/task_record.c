@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "score/edited_tests.h"
 #include "score/lint.h"
@@ -17,13 +18,29 @@ static int copy(char **at, const char *s) {
         return *at ? 0 : -ENOMEM;
 }
 
+/* Of what the command finds beside the image: the tree, the harness, or both. */
+static int record_tree_hash(struct score_task *t) {
+        const char *tree = t->tree ? t->tree->tree_hash : NULL, *harness = t->req.harness_hash;
+        char hash[SHA256_HEX];
+        struct sha256 h;
+        if (!tree || !harness[0])
+                return copy(&t->rec.tree_hash, tree ? tree : harness[0] ? harness : NULL);
+        int r = sha256_init(&h);
+        if (r < 0)
+                return r;
+        sha256_update_str(&h, tree);
+        sha256_update_str(&h, harness);
+        sha256_finish(&h, hash);
+        return copy(&t->rec.tree_hash, hash);
+}
+
 int task_record_tree(struct score_task *t) {
         struct score_record *rec = &t->rec;
-        int r = t->tree->commit[0] ? copy(&rec->base_commit, t->tree->commit) : 0;
+        int r = t->tree && t->tree->commit[0] ? copy(&rec->base_commit, t->tree->commit) : 0;
         if (r == 0)
-                r = copy(&rec->tree_hash, t->tree->tree_hash);
+                r = record_tree_hash(t);
         if (r == 0)
-                r = copy(&rec->image_digest, t->tree->image_digest);
+                r = copy(&rec->image_digest, t->lease->digest);
         if (r == 0)
                 rec->argv = run_argv(&t->command);
         if (r == 0)

@@ -49,7 +49,7 @@ static void on_collection(const struct report *own, void *user) {
 /* Where an agent's code runs, our own list of the tests is made beside it. Failing to is no fault of the task. */
 static void ask_collection(struct score_task *t) {
         struct collection_request q = {.id = t->id, .tree = t->tree, .image = image_chain_image(t->lease->chain), .layers = t->layers, .request = &t->req, .command = &t->command};
-        if (!t->env.collections || t->command.kind == COMMAND_VERBATIM || t->req.patch_len == 0)
+        if (!t->env.collections || !command_has_reporter(&t->command) || t->req.patch_len == 0)
                 return;
         if (collection_get(t->env.collections, &q, on_collection, t, &t->collection) < 0)
                 t->collection = NULL;
@@ -57,7 +57,11 @@ static void ask_collection(struct score_task *t) {
 
 void task_test(struct score_task *t) {
         struct error e = {0};
+        const struct exec_view view = {
+                .target = t->req.harness_mount, .pack_fd = t->req.harness ? t->req.harness->fd : -1, .read_only = true, .output = t->req.output_mount,
+        };
         struct run_spec spec = {
+                .cwd = t->command.kind == COMMAND_ENTRY ? task_workdir(t) : NULL, .view = t->req.mode == MODE_IMAGE ? &view : NULL,
                 .loop = t->env.loop, .sandbox = t->sandbox, .command = &t->command, .request = &t->req, .apply = &t->apply,
                 .timeout_ms = t->req.timeout_ms, .out = &t->out, .err = t->merged ? &t->out : &t->err,
         };
@@ -98,11 +102,8 @@ static int start_lint(struct score_task *t) {
         return sandbox_exec(t->sandbox, &spec, on_linted, t, &x, &e);
 }
 
-/* Only the init is left. The linter never changes the status: if it cannot be started there is no count. */
-static void on_killed(struct sandbox *s, void *user) {
-        struct score_task *t = user;
-        if (t->ending)
-                return;
+/* The linter never changes the status: if it cannot be started there is no count. */
+static void lint(struct score_task *t) {
         t->linting = true;
         if (start_lint(t) < 0) {
                 t->linting = false;
@@ -110,8 +111,26 @@ static void on_killed(struct sandbox *s, void *user) {
         }
 }
 
+void task_after_results(struct score_task *t) {
+        if (t->req.lint_command[0])
+                lint(t);
+        else
+                task_end(t);
+}
+
+/* Only the init is left: nobody writes any more. */
+static void on_killed(struct sandbox *s, void *user) {
+        struct score_task *t = user;
+        if (t->ending)
+                return;
+        if (t->req.result_files)
+                task_results(t);
+        else
+                task_after_results(t);
+}
+
 static void after_tests(struct score_task *t) {
         t->state = STATE_KILL;
-        if (!t->req.lint_command[0] || sandbox_kill_all(t->sandbox, on_killed, t) < 0)
+        if ((!t->req.lint_command[0] && !t->req.result_files) || sandbox_kill_all(t->sandbox, on_killed, t) < 0)
                 task_end(t);            /* destroying kills everything as well */
 }

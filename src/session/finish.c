@@ -5,11 +5,10 @@
 #include "base/log.h"
 #include "base/strv.h"
 #include "session/finish.h"
+#include "sandbox/results.h"
 #include "session/process_internal.h"
 
 #define WAITS_MAX 64                   /* calls that wait for one finish */
-#define FACTS_MAX (RESULT_FILES_MAX * sizeof(struct result_head))
-#define CONTENTS_MAX (FACTS_MAX + RESULT_TOTAL_MAX)
 
 static const char *const agent_names[] = { "keep", "kill" };
 STRING_TABLE(agent_processes, agent_names, AGENT_PROCESSES_MAX)
@@ -81,34 +80,6 @@ void finish_recorded(struct session *s) {
 
 /* ---- the answer ----------------------------------------------------------------------------------------------------------------- */
 
-/* The next head of the helper's output, and what it brought. False: no more, or not all of it. */
-static bool next_result(const struct output_capture *c, size_t *at, struct result_head *ret, const char **ret_bytes) {
-        if (c->total > c->head.len || c->head.len - *at < sizeof *ret)
-                return false;
-        memcpy(ret, c->head.data + *at, sizeof *ret);
-        *at += sizeof *ret;
-        if (ret->bytes > c->head.len - *at)
-                return false;
-        *ret_bytes = c->head.data + *at;
-        *at += ret->bytes;
-        return true;
-}
-
-static void put_results(struct json_writer *w, const struct finish *f) {
-        size_t at = 0;
-        json_put_key(w, "result_files");
-        json_begin_object(w);
-        for (char **path = f->spec.result_files; path && *path; path++) {
-                struct result_head h = { 0 };
-                const char *bytes;
-                if (next_result(&f->after, &at, &h, &bytes) && h.state == RESULT_FILE)
-                        json_field_string(w, *path, bytes, h.bytes);
-                else
-                        json_field_null(w, *path);
-        }
-        json_end_object(w);
-}
-
 /* There before, and the same file, unchanged, now: the verifier did not write it. */
 static bool is_stale(const struct result_head *a, const struct result_head *b) {
         return a->state != RESULT_NONE && b->state != RESULT_NONE && a->device == b->device && a->inode == b->inode && a->changed_ns == b->changed_ns && a->size == b->size;
@@ -121,7 +92,7 @@ static void put_stale(struct json_writer *w, const struct finish *f) {
         for (char **path = f->spec.result_files; path && *path; path++) {
                 struct result_head before = { 0 }, after = { 0 };
                 const char *bytes;
-                if (next_result(&f->before, &at_before, &before, &bytes) && next_result(&f->after, &at_after, &after, &bytes) && is_stale(&before, &after))
+                if (results_next(&f->before, &at_before, &before, &bytes) && results_next(&f->after, &at_after, &after, &bytes) && is_stale(&before, &after))
                         json_put_text(w, *path);
         }
         json_end_array(w);
@@ -144,7 +115,8 @@ static void encode(uv_work_t *work) {
         int r = put_capture(&w, "stdout", &f->out);
         if (r == 0)
                 r = put_capture(&w, "stderr", &f->err);
-        put_results(&w, f);
+        json_put_key(&w, "result_files");
+        results_write(&w, &f->after, f->spec.result_files, SIZE_MAX);
         json_field_bool(&w, "timed_out", f->timed_out);
         json_field_text(&w, "error", f->error);
         json_field_double(&w, "execution_time", (double)(f->ended_at - f->started_at) / 1000);
@@ -235,7 +207,7 @@ static void read_results(struct finish *f) {
         struct error e;
         if (!f->spec.result_files || !f->spec.result_files[0])
                 begin_encoding(f);
-        else if (run_helper(f, "read", true, &f->after, CONTENTS_MAX, on_read, &e) < 0) {
+        else if (run_helper(f, "read", true, &f->after, RESULTS_BYTES_MAX, on_read, &e) < 0) {
                 say(f, "read the result files", e.text);
                 begin_encoding(f);
         }
@@ -305,7 +277,7 @@ static void take_facts(struct finish *f) {
         struct error e;
         if (!f->spec.result_files || !f->spec.result_files[0])
                 run_verifier(f);
-        else if (run_helper(f, "facts", false, &f->before, FACTS_MAX, on_facts, &e) < 0) {
+        else if (run_helper(f, "facts", false, &f->before, RESULTS_FACTS_MAX, on_facts, &e) < 0) {
                 say(f, "look at the result files", e.text);
                 give_up(f);
         }

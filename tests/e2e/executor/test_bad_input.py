@@ -10,7 +10,7 @@ LIST = [1, True, {}, "x", [1], [None], [[]], ["\0"], ["x" * 70000]]
 PATHS = [*LIST, ["/abs"], ["../x"], ["a//b"], [""]]
 
 BAD = {
-    "mode": [1, True, [], {}, "", "fork", "image", "\0"],
+    "mode": [1, True, [], {}, "", "fork", "\0"],
     "repo_url": [*TEXT, "-x", "ext::sh -c true", "http://x/\n", "ftp://example.com/r", TOO_LONG_NAME],
     "test_command": TEXT,
     "base_commit": [*TEXT, "-x", "a b", "a\nb", TOO_LONG_NAME],
@@ -39,6 +39,13 @@ BAD = {
     "patch_mode": [1, True, [], "lax"],
     "protect": PATHS,
     "allow_config": PATHS,
+    "harness_files": [1, True, [], "x", {"a": 1}, {"a": {}}, {"a": {"b64": 1}}, {"a": {"b64": "*"}}, {"/abs": ""}, {"../x": ""}, {"a//b": ""}, {"": ""},
+                      {str(i): "" for i in range(5000)}],
+    "harness_mount": [*TEXT, TOO_LONG_NAME],
+    "output_mount": [*TEXT, TOO_LONG_NAME],
+    "entry_command": [*TEXT, "x" * 70000],
+    "result_files": [*LIST, ["x"] * 300],
+    "block_network": [1, "true", [], {}],
     "control": [1, True, [], "auto", "require", "x"],
     "gold_patch": [1, True, [], {}, "x"],
     "priority": ["x", 1.5, True, [], {}, 101, -101, 10**30],

@@ -56,7 +56,8 @@ static void faults_speak_the_wires_dialect(void **state) {
         refused("{}", 400, "{\"error\":\"Missing required fields: ['repo_url', 'test_command']\"}");
         refused("{" LEAST ",\"mode\":\"fork\"}", 400, "{\"error\":\"Unsupported mode: 'fork'\"}");
         refused("{\"mode\":\"it's\"}", 400, "{\"error\":\"Unsupported mode: \\\"it's\\\"\"}");
-        refused("{\"mode\":\"image\",\"image\":\"x\"}", 400, "{\"error\":\"Unsupported mode: 'image'\",\"code\":\"unsupported\"}");
+        refused("{\"mode\":\"image\"}", 400, "{\"error\":\"Missing required fields: ['image']\"}");
+        refused("{\"mode\":\"image\",\"image\":\"x\",\"tree\":\"clone\"}", 400, "{\"error\":\"Unsupported value for 'tree': image mode clones nothing\",\"code\":\"unsupported\"}");
         refused("{" LEAST ",\"mode\":3}", 400, "{\"error\":\"Invalid value for 'mode': expected a string, not number\"}");
         refused("{" LEAST ",\"control\":\"auto\"}", 400,
                 "{\"error\":\"Unsupported value for 'control': control runs are of a later release\",\"code\":\"unsupported\"}");

@@ -191,6 +191,40 @@ static void a_view_that_is_full_is_an_error_of_its_own(void **state) {
         box_destroy(&b);
 }
 
+static void a_read_only_view_and_a_place_for_output(void **state) {
+        struct box b;
+        struct run r;
+        struct file_pack p = FILE_PACK_INIT;
+        const struct sandbox_spec spec = session_spec();
+        box_create(*state, &b, &spec);
+        run_sh(&b, &r, "mkdir /out; echo old >/out/old");
+        run_release(&r);
+        const struct exec_view view = { .target = "/verifier", .pack_fd = pack(&p), .read_only = true, .output = "/out" };
+        const char *const argv[] = { "sh", "-c", "cat /verifier/key 2>&1; cat /verifier/sub/dir/data; echo; touch /verifier/new /verifier/key 2>/dev/null || echo closed; rm /verifier/key 2>/dev/null || echo kept; "
+                                     "mount -o remount,rw /verifier 2>/dev/null || echo stays; ls -A /out; echo x >/out/new; stat -c %a /out; id -u", NULL };
+        struct exec_spec x = run_spec(&r, argv);
+        x.view = &view;
+        x.uid = x.gid = 1000;
+        run_start(&b, &r, &x);
+        run_wait(&b, &r);
+        assert_string_equal(run_out(&r), "cat: /verifier/key: Permission denied\nd\nclosed\nkept\nstays\n777\n1000");
+        run_release(&r);
+        x = run_spec(&r, argv);
+        x.view = &view;
+        run_start(&b, &r, &x);
+        run_wait(&b, &r);
+        assert_string_equal(run_out(&r), "s3cretd\nclosed\nkept\nstays\n777\n0");      /* another run's output is not there */
+        run_release(&r);
+        read_by_helper(&b, &r, "/out/new", true);
+        assert_string_equal(run_out(&r), "x");
+        run_release(&r);
+        read_by_helper(&b, &r, "/out/old", false);
+        assert_string_equal(run_out(&r), "old");
+        run_release(&r);
+        file_pack_release(&p);
+        box_destroy(&b);
+}
+
 static void some_combinations_are_refused(void **state) {
         struct box b;
         struct run r;
@@ -210,6 +244,16 @@ static void some_combinations_are_refused(void **state) {
                 assert_int_equal(r.end.error.code, -EINVAL);
                 run_release(&r);
         }
+        static const char *const outputs[] = { "/ok", "/ok/below", "/", "out", "/a/../b" };
+        for (size_t i = 0; i < ARRAY_SIZE(outputs); i++) {
+                const struct exec_view view = { .target = i ? "/ok" : "/ok/below", .pack_fd = -1, .output = outputs[i] };
+                struct exec_spec x = run_spec(&r, argv);
+                x.view = &view;
+                run_start(&b, &r, &x);
+                run_wait(&b, &r);
+                assert_int_equal(r.end.error.code, -EINVAL);
+                run_release(&r);
+        }
         box_destroy(&b);
 }
 
@@ -222,7 +266,7 @@ int main(void) {
                 cmocka_unit_test(the_view_outlives_all_its_processes),
                 cmocka_unit_test(hundreds_of_files_fit),
                 cmocka_unit_test(a_view_that_is_full_is_an_error_of_its_own),
-                cmocka_unit_test(some_combinations_are_refused),
+                cmocka_unit_test(a_read_only_view_and_a_place_for_output), cmocka_unit_test(some_combinations_are_refused),
         };
         return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

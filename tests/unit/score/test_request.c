@@ -130,6 +130,13 @@ static void every_field_refuses_the_wrong_type(void **state) {
                 { "control", { "1", "\"x\"", "true" } },
                 { "gold_patch", { "1", "[]", "true" } },
                 { "tree", { "1", "\"x\"", "true", "[]" } },
+                { "mode", { "1", "[]", "{}", "true" } },
+                { "harness_files", { "1", "[]", "\"x\"", "{\"a\":1}", "{\"../a\":\"\"}", "{\"a\":{\"b64\":\"*\"}}", "{\"a\":{}}", "{\"\":\"\"}" } },
+                { "harness_mount", { "1", "[]", "{}", "true" } },
+                { "output_mount", { "1", "[]", "{}", "true" } },
+                { "entry_command", { "1", "[]", "{}", "true" } },
+                { "result_files", { "1", "{}", "[1]", "\"x\"" } },
+                { "block_network", { "1", "\"true\"", "[]", "{}" } },
                 { "pull_timeout", { "\"x\"", "[]", "{}", "0", "-1" } },
         };
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
@@ -191,6 +198,131 @@ static void a_tree_of_the_image_needs_no_repository(void **state) {
         missing("{\"tree\":\"image\"}", "Missing required fields: ['test_command']");
         missing("{\"tree\":\"clone\",\"test_command\":\"x\"}", "Missing required fields: ['repo_url']");
         missing("{\"tree\":\"imag\",\"test_command\":\"x\"}", "Missing required fields: ['repo_url']");
+}
+
+#define IMAGE_MODE "\"mode\":\"image\",\"image\":\"some/image:1\""
+
+static void image_mode(const char *more, struct score_request *q) {
+        char text[2048];
+        struct error e = { 0 };
+        snprintf(text, sizeof text, "{" IMAGE_MODE "%s%s}", *more ? "," : "", more);
+        if (decode(text, 0, q, &e) < 0)
+                fail_msg("%s: %s", more, e.text);
+        assert_int_equal(q->mode, MODE_IMAGE);
+}
+
+static void image_mode_has_the_contracts_defaults(void **state) {
+        struct score_request q;
+        image_mode("", &q);
+        assert_int_equal(q.tree, SOURCE_NONE);
+        assert_string_equal(q.harness_mount, "/harness");
+        assert_string_equal(q.output_mount, "/out");
+        assert_string_equal(q.entry_command, "bash /harness/entryscript.sh");
+        assert_null(q.harness);
+        assert_null(q.result_files);
+        assert_int_equal(q.timeout_ms, 300000);
+        assert_int_equal(q.network, NETWORK_NONE);     /* the operator's, where nothing is said */
+        score_request_release(&q);
+        image_mode("\"harness_mount\":\"/h/\",\"output_mount\":\"\",\"entry_command\":null,\"harness_files\":{},\"pull_timeout\":5", &q);
+        assert_string_equal(q.entry_command, "bash /h/entryscript.sh");
+        assert_string_equal(q.output_mount, "/out");
+        assert_int_equal(q.pull_timeout_ms, 5000);
+        assert_null(q.harness);
+        score_request_release(&q);
+}
+
+static void image_mode_needs_an_image_only(void **state) {
+        missing("{\"mode\":\"image\"}", "Missing required fields: ['image']");
+        missing("{\"mode\":\"image\",\"image\":\"\",\"repo_url\":\"x\",\"test_command\":\"x\"}", "Missing required fields: ['image']");
+        missing("{\"mode\":\"fork\"}", "Unsupported mode: 'fork'");
+        missing("{\"mode\":\"it's\"}", "Unsupported mode: \"it's\"");
+        missing("{\"mode\":3}", "Invalid value for 'mode': expected a string, not number");
+}
+
+static void without_a_tree_what_needs_one_is_ignored(void **state) {
+        struct score_request q;
+        image_mode("\"repo_url\":\"-x\",\"base_commit\":\"-x\",\"patch\":\"p\",\"test_patch\":\"p\",\"test_command\":\"pytest\",\"lint_command\":\"ruff\",\"setup_command\":\"x\",\"capture_diff\":true", &q);
+        assert_int_equal(q.patch_len + q.test_patch_len, 0);
+        assert_string_equal(q.repo_url, "");
+        assert_string_equal(q.test_command, "");
+        assert_string_equal(q.lint_command, "");
+        assert_false(q.capture_diff);
+        score_request_release(&q);
+}
+
+static void a_tree_of_the_image_runs_its_tests_or_the_entry(void **state) {
+        struct score_request q;
+        image_mode("\"tree\":\"image\",\"test_command\":\"pytest\",\"patch\":\"p\",\"entry_command\":\"x\"", &q);
+        assert_int_equal(q.tree, SOURCE_IMAGE);
+        assert_int_equal(q.patch_len, 1);
+        assert_string_equal(q.entry_command, "");
+        score_request_release(&q);
+        image_mode("\"tree\":\"image\",\"patch\":\"p\"", &q);
+        assert_string_equal(q.entry_command, "bash /harness/entryscript.sh");
+        score_request_release(&q);
+}
+
+static void clone_mode_has_no_harness(void **state) {
+        struct score_request q;
+        good("\"mode\":\"clone\",\"harness_files\":{\"a\":\"b\"},\"harness_mount\":\"x\",\"result_files\":[\"/x\"],\"entry_command\":\"x\",\"block_network\":false", &q);
+        assert_null(q.harness);
+        assert_null(q.result_files);
+        assert_string_equal(q.entry_command, "");
+        assert_int_equal(q.network, NETWORK_NONE);
+        score_request_release(&q);
+}
+
+static void block_network_is_a_network_unless_one_is_named(void **state) {
+        static const struct { const char *more; enum sandbox_network want; } all[] = {
+                { "\"block_network\":false", NETWORK_OPEN }, { "\"block_network\":true", NETWORK_NONE },
+                { "\"block_network\":true,\"network\":\"open\"", NETWORK_OPEN }, { "\"block_network\":false,\"network\":\"none\"", NETWORK_NONE },
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+                struct score_request q;
+                image_mode(all[i].more, &q);
+                assert_int_equal(q.network, all[i].want);
+                score_request_release(&q);
+        }
+}
+
+static void the_harness_is_packed_and_its_contents_have_a_hash(void **state) {
+        static const char *const all[] = {
+                "\"harness_files\":{\"a/b\":\"text\"}", "\"workspace_files\":{\"a/b\":{\"b64\":\"dGV4dA==\"}}", "\"harness_files\":{\"a/b\":\"tex\"}",
+                "\"harness_files\":{\"a/c\":\"text\"}",
+        };
+        char first[65] = "";
+        for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+                struct score_request q;
+                image_mode(all[i], &q);
+                assert_int_equal(q.harness->n, 1);
+                assert_int_equal(strlen(q.harness_hash), 64);
+                if (i == 0)
+                        memcpy(first, q.harness_hash, sizeof first);
+                assert_int_equal(strcmp(first, q.harness_hash) == 0, i < 2);
+                score_request_release(&q);
+        }
+}
+
+static void places_of_image_mode_are_checked(void **state) {
+        static const char *const bad[] = {
+                "\"harness_mount\":\"x\"", "\"harness_mount\":\"/\"", "\"harness_mount\":\"/a/../b\"", "\"harness_mount\":\"/proc\"", "\"output_mount\":\"/run/x\"",
+                "\"output_mount\":\"/harness\"", "\"output_mount\":\"/harness/out\"", "\"harness_mount\":\"/out/h\"", "\"result_files\":[\"../x\"]", "\"result_files\":[\"/x\"]",
+                "\"result_files\":[\"\"]", "\"result_files\":[\"a/./b\"]", "\"harness_files\":{\"/abs\":\"\"}", "\"image\":\"-x\"", "\"tree\":\"image\",\"setup_command\":\"x\"",
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+                char text[512], name[32];
+                struct score_request q;
+                struct error e = { 0 };
+                snprintf(text, sizeof text, "{" IMAGE_MODE ",%s}", bad[i]);
+                int r = decode(text, FIELDS_CHECK, &q, &e);
+                snprintf(name, sizeof name, "'%.*s'", (int)strcspn(bad[i] + 1, "\""), bad[i] + 1);
+                if (strcmp(name, "'tree'") == 0)
+                        snprintf(name, sizeof name, "'setup_command'");
+                else if (i == 7)
+                        snprintf(name, sizeof name, "'output_mount'");
+                if ((r != -EINVAL && r != -EOPNOTSUPP) || !strstr(e.text, name))
+                        fail_msg("%s: %d %s", bad[i], r, e.text);
+        }
 }
 
 static void the_wires_host_is_open(void **state) {
@@ -326,7 +458,10 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(defaults_are_the_contracts), cmocka_unit_test(not_an_object_is_one_fault), cmocka_unit_test(missing_fields_are_listed),
                 cmocka_unit_test(ids_or_a_framework_replace_the_command), cmocka_unit_test(every_field_refuses_the_wrong_type),
-                cmocka_unit_test(every_limit_has_a_range), cmocka_unit_test(later_releases_are_unsupported), cmocka_unit_test(a_tree_of_the_image_needs_no_repository), cmocka_unit_test(the_wires_host_is_open), cmocka_unit_test(a_list_of_rules_is_allow),
+                cmocka_unit_test(every_limit_has_a_range), cmocka_unit_test(later_releases_are_unsupported), cmocka_unit_test(a_tree_of_the_image_needs_no_repository), cmocka_unit_test(image_mode_has_the_contracts_defaults), cmocka_unit_test(image_mode_needs_an_image_only),
+                cmocka_unit_test(without_a_tree_what_needs_one_is_ignored), cmocka_unit_test(a_tree_of_the_image_runs_its_tests_or_the_entry), cmocka_unit_test(clone_mode_has_no_harness),
+                cmocka_unit_test(block_network_is_a_network_unless_one_is_named), cmocka_unit_test(the_harness_is_packed_and_its_contents_have_a_hash),
+                cmocka_unit_test(places_of_image_mode_are_checked), cmocka_unit_test(the_wires_host_is_open), cmocka_unit_test(a_list_of_rules_is_allow),
                 cmocka_unit_test(env_is_sorted_and_the_last_wins), cmocka_unit_test(users_come_in_three_forms), cmocka_unit_test(empty_text_is_the_default),
                 cmocka_unit_test(lists_and_paths_decode), cmocka_unit_test(patches_keep_their_bytes), cmocka_unit_test(the_operators_defaults_hold),
                 cmocka_unit_test(credentials_are_taken_out_of_a_body), cmocka_unit_test(a_body_without_credentials_stays_as_it_is),

@@ -10,6 +10,7 @@
 #include <signal.h>
 
 #include "base/json.h"
+#include "sandbox/results_wire.h"
 #include "score/task_internal.h"
 
 /* ---- fakes ------------------------------------------------------------------------------------------------------------- */
@@ -28,6 +29,7 @@ static struct fake {
         apply_done apply_done; void *apply_user;
         void (*exited)(struct sandbox_exec *, const struct exec_end *, void *); void *exec_user; char *exec_argv[4]; int n_execs;
         struct output_capture *out, *err;
+        char *cwd, *view, *view_output; bool view_read_only, helper;
         char plan[4096]; int events;
         void (*killed)(struct sandbox *, void *); void *kill_user;
         int done; enum outcome outcome; char error_code[64]; char *json;
@@ -103,9 +105,17 @@ int sandbox_exec(struct sandbox *s, const struct exec_spec *x, void (*exited)(st
         f.err = x->err;
         f.n_execs++;
         f.uid = x->uid;
+        free(f.cwd);
+        free(f.view);
+        free(f.view_output);
+        f.cwd = x->cwd ? strdup(x->cwd) : NULL;
+        f.view = x->view ? strdup(x->view->target) : NULL;
+        f.view_output = x->view ? strdup(x->view->output) : NULL;
+        f.view_read_only = x->view && x->view->read_only;
+        f.helper = x->helper;
         free(f.env);
         f.env = NULL;
-        for (size_t i = 0; x->env[i]; i++) {
+        for (size_t i = 0; x->env && x->env[i]; i++) {
                 char *all;
                 assert_true(asprintf(&all, "%s%s\n", f.env ? f.env : "", x->env[i]) > 0);
                 free(f.env);
@@ -169,6 +179,9 @@ static void begin_only(const char *extra) {
         }
         free(f.image);
         free(f.env);
+        free(f.cwd);
+        free(f.view);
+        free(f.view_output);
         f = (struct fake){.events = -1};
         score_defaults_init(&d);
         snprintf(body, sizeof(body), "{\"repo_url\":\"file:///r\",\"patch\":\"p\",\"test_patch\":\"t\",%s}", extra);
@@ -387,6 +400,141 @@ static void a_path_that_the_image_lacks_is_a_broken_environment(void **state) {
         assert_non_null(strstr(f.json, "open the tree at /testbed"));
 }
 
+/* ---- image mode ----------------------------------------------------------------------------------------------------------- */
+
+static void begin_image_mode(const char *extra, const struct image_config *config) {
+        char more[512];
+        snprintf(more, sizeof more, "\"mode\":\"image\",\"image\":\"x\"%s%s", *extra ? "," : "", extra);
+        begin_only(more);
+        acquired_as(config, &nobody);
+}
+
+static void result(uint32_t state, const char *bytes) {
+        struct result_head h = {.state = state, .bytes = strlen(bytes)};
+        capture_feed(f.out, &h, sizeof h);
+        capture_feed(f.out, bytes, strlen(bytes));
+}
+
+/* Lets the pool, and then the loop, do what they have to. */
+static void wait_for_lint_or_end(int n_execs) {
+        while (!f.destroyed && f.n_execs < n_execs)
+                uv_run(&loop, UV_RUN_ONCE);
+}
+
+static void image_mode_runs_its_entry_beside_the_harness(void **state) {
+        char dir[] = "/work";
+        const struct image_config config = {.workdir = dir};
+        begin_image_mode("\"patch\":\"p\",\"entry_command\":\"run it\",\"result_files\":[\"a\",\"b\",\"c\"]", &config);
+        assert_null(f.tree_done);
+        assert_false(f.of_image);
+        assert_null(f.layers[2]);
+        assert_int_equal(f.n_files, 0);
+        box_ready();
+        assert_null(f.apply_done);
+        assert_string_equal(f.exec_argv[0], "/bin/bash");
+        assert_string_equal(f.exec_argv[1], "-c");
+        assert_string_equal(f.exec_argv[2], "run it");
+        assert_string_equal(f.cwd, "/work");
+        assert_string_equal(f.view, "/harness");
+        assert_string_equal(f.view_output, "/out");
+        assert_true(f.view_read_only);
+        tests_ended(EXITED(3));
+        assert_int_equal(f.n_execs, 1);
+        f.killed(&f.box, f.kill_user);                 /* only when nobody writes any more */
+        assert_int_equal(f.n_execs, 2);
+        assert_true(f.helper);
+        assert_string_equal(f.exec_argv[2], "/out/a");
+        result(RESULT_FILE, "one\n");
+        result(RESULT_NONE, "");
+        result(RESULT_FILE, "\xff");
+        tests_ended(0);
+        wait_for_lint_or_end(3);
+        box_gone();
+        assert_int_equal(f.done, 1);
+        assert_int_equal(f.outcome, OUTCOME_UNRESOLVED);
+        assert_non_null(strstr(f.json, "\"mode\":\"image\""));
+        assert_non_null(strstr(f.json, "\"exit_code\":3"));
+        assert_non_null(strstr(f.json, "\"result_files\":{\"a\":\"one\\n\",\"b\":null,\"c\":\"\xef\xbf\xbd\"}"));
+        assert_non_null(strstr(f.json, "\"patch_applied\":null,\"test_patch_applied\":null"));
+        assert_non_null(strstr(f.json, "\"repo_url\":null,\"base_commit\":null,\"test_command\":null,\"image\":\"x\""));
+        assert_int_equal(f.leases, 0);
+}
+
+static void the_status_of_the_entry_is_the_verdict(void **state) {
+        for (int status = 0; status < 2; status++) {
+                begin_image_mode("", &plain);
+                box_ready();
+                assert_string_equal(f.cwd, "/");
+                tests_ended(EXITED(status));
+                assert_true(f.destroyed);
+                box_gone();
+                assert_int_equal(f.outcome, status ? OUTCOME_UNRESOLVED : OUTCOME_RESOLVED);
+                assert_non_null(strstr(f.json, "\"result_files\":{}"));
+                assert_non_null(strstr(f.json, "\"tree_hash\":null"));
+        }
+}
+
+static void results_that_nobody_could_read_are_null(void **state) {
+        begin_image_mode("\"result_files\":[\"a\"]", &plain);
+        box_ready();
+        tests_ended(0);
+        f.killed(&f.box, f.kill_user);
+        result(RESULT_FILE, "one");
+        capture_feed(f.out, "cut", 3);
+        f.exited(&exec, &(struct exec_end){.started = false, .error = {.code = -ENOENT}}, f.exec_user);
+        wait_for_lint_or_end(3);
+        box_gone();
+        assert_int_equal(f.outcome, OUTCOME_RESOLVED);
+        begin_image_mode("\"result_files\":[\"a\"]", &plain);
+        f.cb->failed(&f.box, "mount", &(struct error){.code = -EPERM, .text = "not permitted"}, f.box_user);
+        box_gone();
+        assert_int_equal(f.outcome, OUTCOME_INFRA_ERROR);
+        assert_non_null(strstr(f.json, "\"result_files\":{\"a\":null}"));
+}
+
+static void cancelling_while_results_are_read_ends_once(void **state) {
+        for (int at = 0; at < 3; at++) {
+                begin_image_mode("\"result_files\":[\"a\"]", &plain);
+                box_ready();
+                tests_ended(0);
+                if (at > 0)
+                        f.killed(&f.box, f.kill_user);
+                if (at > 1)
+                        tests_ended(0);                /* the pool has it */
+                score_task_cancel(task);
+                if (at == 1)
+                        f.exited(&exec, &(struct exec_end){.started = true, .status = 9, .sandbox_ended = true}, f.exec_user);
+                box_gone();
+                while (!f.done)
+                        uv_run(&loop, UV_RUN_ONCE);
+                assert_int_equal(f.done, 1);
+                assert_int_equal(f.outcome, OUTCOME_CANCELLED);
+                assert_int_equal(f.leases, 0);
+        }
+}
+
+static void image_mode_with_a_tree_patches_tests_and_lints_it(void **state) {
+        begin_image_mode("\"tree\":\"image\",\"test_command\":\"pytest\",\"lint_command\":\"ruff\",\"result_files\":[\"a\"]", &plain);
+        assert_true(f.of_image);
+        box_ready();
+        applied(true, true);
+        assert_string_equal(f.exec_argv[1], "/run/brig/launch.sh");
+        assert_string_equal(f.cwd, "/testbed");
+        assert_string_equal(f.view, "/harness");
+        tests_ended(0);
+        f.killed(&f.box, f.kill_user);
+        assert_true(f.helper);
+        result(RESULT_FILE, "x");
+        tests_ended(0);
+        wait_for_lint_or_end(3);
+        assert_int_equal(f.n_execs, 3);
+        assert_string_equal(f.exec_argv[2], "ruff");
+        tests_ended(0);
+        box_gone();
+        assert_non_null(strstr(f.json, "\"result_files\":{\"a\":\"x\"}"));
+        assert_non_null(strstr(f.json, "\"patch_applied\":true"));
+}
+
 static void a_rejected_patch_still_runs_the_tests(void **state) {
         begin(TEXT);
         tree_ready();
@@ -534,6 +682,9 @@ int main(void) {
                 cmocka_unit_test(a_sandbox_that_fails_is_an_infra_error),
                 cmocka_unit_test(a_tree_of_the_image_is_not_made),
                 cmocka_unit_test(an_image_that_cannot_be_had_ends_the_task_with_a_code),
+                cmocka_unit_test(image_mode_runs_its_entry_beside_the_harness), cmocka_unit_test(the_status_of_the_entry_is_the_verdict),
+                cmocka_unit_test(results_that_nobody_could_read_are_null), cmocka_unit_test(cancelling_while_results_are_read_ends_once),
+                cmocka_unit_test(image_mode_with_a_tree_patches_tests_and_lints_it),
                 cmocka_unit_test(a_task_stands_on_the_images_layers_and_the_trees),
                 cmocka_unit_test(the_images_user_and_environment_are_the_commands_unless_the_request_says),
                 cmocka_unit_test(a_path_that_the_image_lacks_is_a_broken_environment),
