@@ -293,7 +293,7 @@ static int view_of_text(struct sessions *ss, const struct ledger_row *row, struc
 static int view_of_recorded(struct sessions *ss, const char *id, struct session_view *ret) {
         struct ledger_row row;
         _cleanup_buf_ struct buf text = BUF_INIT(RECORD_MAX);
-        int r = ledger_get_text(ss->cfg.ledger, id, &row, &text);
+        int r = ledger_get_text(ss->cfg.ledger, id, RECORD_MAX, &row, &text);
         if (r < 0)
                 return r;
         r = strcmp(row.kind, SESSION_KIND) == 0 ? view_of_text(ss, &row, &text, ret) : -ENOENT;

@@ -230,8 +230,8 @@ int ledger_delete(struct ledger *l, const char *id, ledger_done done, void *user
         return post_id(l, REQUEST_DELETE, id, done, user);
 }
 
-int ledger_finish(struct ledger *l, const char *id, const char *outcome, const char *record, size_t record_len, ledger_done done, void *user) {
-        struct ledger_request *q = request_new(REQUEST_FINISH, 0, room(id) + room(outcome) + record_len + 1);
+static int post_blob(struct ledger *l, enum request_kind kind, const char *id, const char *outcome, const char *record, size_t record_len, ledger_done done, void *user) {
+        struct ledger_request *q = request_new(kind, 0, room(id) + room(outcome) + record_len + 1);
         if (!q)
                 return -ENOMEM;
         char *at = (char *)q->jobs;
@@ -240,6 +240,14 @@ int ledger_finish(struct ledger *l, const char *id, const char *outcome, const c
         q->record = put(&at, record ? record : "", record_len);
         q->record_len = q->bytes = record_len;
         return post(l, q, done, user);
+}
+
+int ledger_finish(struct ledger *l, const char *id, const char *outcome, const char *record, size_t record_len, ledger_done done, void *user) {
+        return post_blob(l, REQUEST_FINISH, id, outcome, record, record_len, done, user);
+}
+
+int ledger_set_body(struct ledger *l, const char *id, const char *body, size_t body_len, ledger_done done, void *user) {
+        return post_blob(l, REQUEST_BODY, id, NULL, body, body_len, done, user);
 }
 
 int ledger_expire(struct ledger *l, int64_t ended_before_ms, ledger_done done, void *user) {
@@ -253,12 +261,10 @@ int ledger_expire(struct ledger *l, int64_t ended_before_ms, ledger_done done, v
 /* ---- reading ------------------------------------------------------------------------------------------------------------- */
 
 #define ROW_COLUMNS "id, kind, tenant, outcome, priority, attempts, state, created_ms, ended_ms, seq"
-#define ROW_COLUMNS_N 10
-enum read_statement { R_GET, R_TEXT, R_BODY, R_RECORD, R_KEY, R_OPEN, R_ENDED, R_KIND, R_MAX };
+enum read_statement { R_GET, R_BODY, R_RECORD, R_KEY, R_OPEN, R_ENDED, R_KIND, R_MAX };
 _Static_assert(R_MAX <= ARRAY_SIZE(((struct ledger *)0)->read), "room for the reader's statements");
 static const char *const read_sql[R_MAX] = {
         [R_GET] = "SELECT " ROW_COLUMNS " FROM jobs WHERE id=?1",
-        [R_TEXT] = "SELECT " ROW_COLUMNS ", CASE state WHEN 2 THEN record ELSE body END FROM jobs LEFT JOIN bodies USING (seq) LEFT JOIN records USING (seq) WHERE id=?1",
         [R_BODY] = "SELECT body FROM jobs JOIN bodies USING (seq) WHERE id=?1",
         [R_RECORD] = "SELECT state, record FROM jobs LEFT JOIN records USING (seq) WHERE id=?1",
         [R_KEY] = "SELECT id, body_hash FROM keys WHERE kind=?1 AND tenant=?2 AND key=?3",
@@ -353,16 +359,35 @@ static int add_column(sqlite3_stmt *s, int i, struct buf *ret) {
         return buf_add(ret, p ? p : "", (size_t)n);
 }
 
-int ledger_get_text(struct ledger *l, const char *id, struct ledger_row *ret, struct buf *ret_text) {
+/* Not through a column: that would have SQLite read the whole value first. */
+static int add_blob(struct ledger *l, const char *table, const char *column_, int64_t seq, size_t max, struct buf *ret) {
+        sqlite3_blob *blob = NULL;
+        int rc = sqlite3_blob_open(l->reader, "main", table, column_, seq, 0, &blob), r = 0;
+        if (rc == SQLITE_OK) {
+                size_t n = MIN2((size_t)sqlite3_blob_bytes(blob), max);
+                r = buf_reserve(ret, n);
+                if (r == 0 && n > 0)
+                        rc = sqlite3_blob_read(blob, ret->data + ret->len, (int)n, 0);
+                if (r == 0 && rc == SQLITE_OK && n > 0) {
+                        ret->len += n;
+                        ret->data[ret->len] = 0;
+                }
+        }
+        sqlite3_blob_close(blob);
+        return r < 0 ? r : rc == SQLITE_OK ? 0 : ledger_errno(l->reader, rc);
+}
+
+/* The statement is in its row until the end, and keeps the moment for what is read beside it. */
+int ledger_get_text(struct ledger *l, const char *id, size_t max, struct ledger_row *ret, struct buf *ret_text) {
         _cleanup_read_ sqlite3_stmt *s = NULL;
         struct ledger_row borrowed;
-        int r = read_by_id(l, R_TEXT, id, &s);
-        if (r == 0)
-                r = add_column(s, ROW_COLUMNS_N, ret_text);
+        int r = read_by_id(l, R_GET, id, &s);
         if (r < 0)
                 return r;
         row_borrow(s, &borrowed);
-        return row_copy(&borrowed, ret);
+        bool finished = borrowed.state == JOB_FINISHED;
+        r = add_blob(l, finished ? "records" : "bodies", finished ? "record" : "body", (int64_t)borrowed.seq, max, ret_text);
+        return r < 0 ? r : row_copy(&borrowed, ret);
 }
 
 int ledger_get_body(struct ledger *l, const char *id, struct buf *ret) {

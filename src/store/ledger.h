@@ -57,6 +57,8 @@ int ledger_set_running(struct ledger *l, const char *id, ledger_done done, void 
 int ledger_requeue(struct ledger *l, const char *id, ledger_done done, void *user);          /* takes the attempt back */
 /* The record takes the body's place: a finished job has no body any more. */
 int ledger_finish(struct ledger *l, const char *id, const char *outcome, const char *record, size_t record_len, ledger_done done, void *user);
+/* Another body for a job that has not finished. */
+int ledger_set_body(struct ledger *l, const char *id, const char *body, size_t body_len, ledger_done done, void *user);
 int ledger_delete(struct ledger *l, const char *id, ledger_done done, void *user);           /* the key stays for the retention time */
 /* Forgets what ended before, and keys whose object was deleted before. done(r >= 0): so many jobs went. */
 int ledger_expire(struct ledger *l, int64_t ended_before_ms, ledger_done done, void *user);
@@ -64,8 +66,9 @@ int ledger_expire(struct ledger *l, int64_t ended_before_ms, ledger_done done, v
 struct ledger_row { uint64_t seq; char *id, *kind, *tenant, *outcome; int priority, attempts; enum job_state state; int64_t created_ms, ended_ms; };
 void ledger_row_release(struct ledger_row *r);
 int ledger_get(struct ledger *l, const char *id, struct ledger_row *ret);                    /* -ENOENT */
-/* The row with its body, or with its record once it has finished: both of one moment, while two calls may see two. */
-int ledger_get_text(struct ledger *l, const char *id, struct ledger_row *ret, struct buf *ret_text);      /* -ENOENT */
+/* The row with its body, or with its record once it has finished, both of one moment, while two calls may see two; of the text at most the first
+ * `max` bytes, and it costs these, however long it is. -ENOENT. */
+int ledger_get_text(struct ledger *l, const char *id, size_t max, struct ledger_row *ret, struct buf *ret_text);
 int ledger_get_body(struct ledger *l, const char *id, struct buf *ret);                      /* -ENOENT, also when it has finished */
 int ledger_get_record(struct ledger *l, const char *id, struct buf *ret);                    /* -ENOENT, -EAGAIN not finished */
 /* -ENOENT; else id and body_hash of the object that owns the key. */

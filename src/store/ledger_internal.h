@@ -7,7 +7,7 @@
 #include "store/ballast.h"
 #include "store/ledger.h"
 
-enum request_kind { REQUEST_INSERT, REQUEST_RUNNING, REQUEST_REQUEUE, REQUEST_FINISH, REQUEST_DELETE, REQUEST_EXPIRE, REQUEST_KIND_MAX };
+enum request_kind { REQUEST_INSERT, REQUEST_RUNNING, REQUEST_REQUEUE, REQUEST_FINISH, REQUEST_BODY, REQUEST_DELETE, REQUEST_EXPIRE, REQUEST_KIND_MAX };
 
 /* One write on its way. A single allocation: the strings it points to lie behind it. */
 struct ledger_request {
@@ -17,7 +17,7 @@ struct ledger_request {
         void *user;
         int r;
         size_t bytes;                  /* of blobs, for LEDGER_PENDING_MAX */
-        const char *id, *outcome, *record;
+        const char *id, *outcome, *record;     /* record: REQUEST_BODY's body, too */
         size_t record_len;
         int64_t before_ms;
         size_t n_jobs;

@@ -17,7 +17,7 @@ enum statement {
         S_BEGIN, S_COMMIT, S_ROLLBACK, S_SAVE, S_RELEASE, S_UNDO,
         S_KEY_ADD, S_JOB_ADD, S_BODY_ADD,
         S_RUNNING, S_REQUEUE, S_FINISH, S_RECORD_ADD,
-        S_DEL_BLOBS, S_DEL_RECORD, S_DEL_JOB, S_KEY_RELEASE, S_MAX,
+        S_BODY_SET, S_DEL_BLOBS, S_DEL_RECORD, S_DEL_JOB, S_KEY_RELEASE, S_MAX,
 };
 _Static_assert(S_MAX <= ARRAY_SIZE(((struct ledger *)0)->write), "room for the writer's statements");
 
@@ -31,6 +31,7 @@ static const char *const sql[S_MAX] = {
         [S_REQUEUE] = "UPDATE jobs SET state=0, attempts=max(0, attempts-1) WHERE id=?1 AND state<>2",
         [S_FINISH] = "UPDATE jobs SET state=2, outcome=?2, ended_ms=?3 WHERE id=?1 AND state<>2",
         [S_RECORD_ADD] = "INSERT INTO records(seq, record) SELECT seq, ?2 FROM jobs WHERE id=?1",
+        [S_BODY_SET] = "UPDATE bodies SET body=?2 WHERE seq=(SELECT seq FROM jobs WHERE id=?1 AND state<>2)",
         [S_DEL_BLOBS] = "DELETE FROM bodies WHERE seq=(SELECT seq FROM jobs WHERE id=?1)",
         [S_DEL_RECORD] = "DELETE FROM records WHERE seq=(SELECT seq FROM jobs WHERE id=?1)",
         [S_DEL_JOB] = "DELETE FROM jobs WHERE id=?1",
@@ -150,6 +151,18 @@ static int apply_finish(struct ledger *l, struct ledger_request *q) {
         return r < 0 ? r : run_for_id(l, S_DEL_BLOBS, q->id);    /* the request has done its work; its key keeps a hash of it */
 }
 
+static int apply_body(struct ledger *l, struct ledger_request *q) {
+        sqlite3_stmt *s = NULL;
+        int r = prepare(l, S_BODY_SET, &s);
+        if (r < 0)
+                return r;
+        bind_text(s, 1, q->id);
+        r = bind_blob(s, 2, q->record, q->record_len);
+        if (r == 0)
+                r = step(l, s);
+        return r < 0 ? r : sqlite3_changes(l->writer) > 0 ? 0 : -ENOENT;
+}
+
 static int apply_delete(struct ledger *l, struct ledger_request *q) {
         int r = run_for_id(l, S_DEL_BLOBS, q->id);
         if (r == 0)
@@ -202,6 +215,7 @@ static int apply(struct ledger *l, struct ledger_request *q) {
         case REQUEST_INSERT: return apply_insert(l, q);
         case REQUEST_RUNNING: case REQUEST_REQUEUE: return apply_state(l, q);
         case REQUEST_FINISH: return apply_finish(l, q);
+        case REQUEST_BODY: return apply_body(l, q);
         case REQUEST_DELETE: return apply_delete(l, q);
         case REQUEST_EXPIRE: return apply_expire(l, q);
         case REQUEST_KIND_MAX: break;

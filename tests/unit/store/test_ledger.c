@@ -42,7 +42,7 @@ static void a_row_and_its_text_are_of_one_moment(void **state) {
                 while (!finished) {
                         _cleanup_buf_ struct buf text = BUF_INIT(100);
                         struct ledger_row row;
-                        assert_int_equal(ledger_get_text(f.l, id, &row, &text), 0);
+                        assert_int_equal(ledger_get_text(f.l, id, 1000, &row, &text), 0);
                         finished = row.state == JOB_FINISHED;
                         assert_string_equal(row.id, id);
                         assert_string_equal(buf_str(&text), finished ? "record" : "body");
@@ -52,7 +52,7 @@ static void a_row_and_its_text_are_of_one_moment(void **state) {
         }
         struct ledger_row none;
         _cleanup_buf_ struct buf text = BUF_INIT(100);
-        assert_int_equal(ledger_get_text(f.l, "none", &none, &text), -ENOENT);
+        assert_int_equal(ledger_get_text(f.l, "none", 1000, &none, &text), -ENOENT);
         fixture_release(&f);
 }
 
@@ -80,6 +80,50 @@ static void jobs_of_another_kind_are_listed_in_order(void **state) {
         assert_int_equal(ledger_each_kind(f.l, "session", row.seq, collect_kind, &later), 0);
         assert_string_equal(buf_str(&later), "two! three ");
         ledger_row_release(&row);
+        fixture_release(&f);
+}
+
+static void a_body_takes_the_place_of_another_until_the_end(void **state) {
+        struct fixture f;
+        fixture_init(&f);
+        _cleanup_buf_ struct buf body = BUF_INIT(100);
+        assert_int_equal(insert(&f, "a", "{}"), 0);
+        assert_int_equal(insert(&f, "b", "{}"), 0);
+        assert_int_equal(AWAIT(&f, ledger_set_body, "a", "[1]", 3), 0);
+        assert_int_equal(ledger_get_body(f.l, "a", &body), 0);
+        assert_string_equal(buf_str(&body), "[1]");
+        buf_reset(&body);
+        assert_int_equal(ledger_get_body(f.l, "b", &body), 0);
+        assert_string_equal(buf_str(&body), "{}");
+        assert_int_equal(AWAIT(&f, ledger_finish, "a", "failed", "{}", 2), 0);
+        assert_int_equal(AWAIT(&f, ledger_set_body, "a", "[2]", 3), -ENOENT);
+        assert_int_equal(AWAIT(&f, ledger_set_body, "nobody", "[2]", 3), -ENOENT);
+        fixture_release(&f);
+}
+
+static void a_records_head_is_read_alone(void **state) {
+        struct fixture f;
+        struct ledger_row row;
+        fixture_init(&f);
+        _cleanup_buf_ struct buf head = BUF_INIT(100);
+        size_t n = 32u << 20;
+        char *record = malloc(n);
+        assert_non_null(record);
+        memset(record, 'x', n);
+        memcpy(record, "begin", 5);
+        assert_int_equal(insert(&f, "a", "{}"), 0);
+        assert_int_equal(AWAIT(&f, ledger_finish, "a", "failed", record, n), 0);
+        assert_int_equal(ledger_get_text(f.l, "a", 8, &row, &head), 0);
+        ledger_row_release(&row);
+        assert_string_equal(buf_str(&head), "beginxxx");
+        buf_reset(&head);
+        assert_int_equal(ledger_get_text(f.l, "a", n, &row, &head), -ENOSPC);
+        assert_int_equal(insert(&f, "b", "{}"), 0);
+        assert_int_equal(AWAIT(&f, ledger_finish, "b", "failed", "{}", 2), 0);
+        assert_int_equal(ledger_get_text(f.l, "b", 50, &row, &head), 0);
+        ledger_row_release(&row);
+        assert_string_equal(buf_str(&head), "{}");
+        free(record);
         fixture_release(&f);
 }
 
@@ -462,6 +506,8 @@ int main(void) {
                 cmocka_unit_test(a_row_and_its_text_are_of_one_moment),
                 cmocka_unit_test(jobs_of_another_kind_are_listed_in_order),
                 cmocka_unit_test(a_job_is_finished_once),
+                cmocka_unit_test(a_body_takes_the_place_of_another_until_the_end),
+                cmocka_unit_test(a_records_head_is_read_alone),
                 cmocka_unit_test(unknown_ids_are_named),
                 cmocka_unit_test(a_requeued_job_gets_its_attempt_back),
                 cmocka_unit_test(bodies_carry_any_byte),
