@@ -1,37 +1,28 @@
-/* /v1/sessions/{id}/network: what a live session with the network `allow` may reach, what it did, what was refused; and other rules
- * for it from now on. */
+/* /v1/sessions/{id}/network: what a session with the network `allow` may reach, what it did, what was refused, also after its end; and other
+ * rules for a live one from now on. */
 #include "api/v1_internal.h"
 #include "sandbox/fields_network.h"
 
-/* The network of the session in the path, or the answer is given. */
-static struct egress_net *find(struct http_request *r, void *user) {
-        struct sessions *ss = v1_sessions(r, user);
-        const char *id = http_param(r, "id");
-        struct session *s = ss ? session_find(ss, id) : NULL;
-        struct sandbox *sb = s ? session_sandbox(s) : NULL;
-        if (!ss)
-                return NULL;
-        if (!sb) {
-                v1_unready(ss, r, id);
-                return NULL;
-        }
-        struct egress_net *n = sandbox_egress(sb);
-        if (!n)
+static void fail(struct http_request *r, struct sessions *ss, int x) {
+        if (x == -ENODATA)
                 v1_error(r, 409, "not_allow", "The session's network is not `allow`: it has no rules", "start a session with \"network\": {\"allow\": [...]}");
-        return n;
+        else
+                v1_unready(ss, r, http_param(r, "id"));
 }
 
-static void answer(struct http_request *r, const struct egress_net *n) {
-        _cleanup_buf_ struct buf b = BUF_INIT(1u << 20);
-        struct json_writer w = JSON_WRITER(&b);
-        egress_net_write_json(n, &w);
-        v1_reply(r, 200, json_finish(&w), &b);
+static void answer(struct http_request *r, struct sessions *ss) {
+        _cleanup_buf_ struct buf b = BUF_INIT(4u << 20);
+        int x = session_network(ss, http_param(r, "id"), &b);
+        if (x == -ENODATA || x == -EAGAIN || x == -ENOENT)
+                fail(r, ss, x);
+        else
+                v1_reply(r, 200, x, &b);
 }
 
 void v1_get_network(struct http_request *r, void *user) {
-        const struct egress_net *n = find(r, user);
-        if (n)
-                answer(r, n);
+        struct sessions *ss = v1_sessions(r, user);
+        if (ss)
+                answer(r, ss);
 }
 
 static int parse_allow(const struct field *f, const struct json *v, void *target, struct error *e) {
@@ -53,19 +44,27 @@ static const struct field network_fields[] = {
 struct v1_body v1_network_body(void) { return (struct v1_body){ network_fields, ARRAY_SIZE(network_fields) }; }
 
 void v1_put_network(struct http_request *r, void *user) {
-        struct egress_net *n = find(r, user);
+        struct sessions *ss = v1_sessions(r, user);
+        const char *id = http_param(r, "id");
         struct egress_rules *rules = NULL;
         struct json object;
         struct error e = { 0 };
-        if (!n || !v1_body(r, false, &object))
+        if (!ss)
+                return;
+        if (!session_find(ss, id)) {
+                v1_unready(ss, r, id);
+                return;
+        }
+        if (!v1_body(r, false, &object))
                 return;
         int x = fields_decode(network_fields, ARRAY_SIZE(network_fields), &object, 0, &rules, &e);
         if (x == 0 && !rules)
                 x = error_say(&e, -EINVAL, "Missing required fields: ['allow']");
-        if (x == 0) {
-                egress_net_set_rules(n, rules);
-                answer(r, n);
-        } else
+        if (x < 0)
                 v1_fault(r, x, e.text, NULL);
+        else if ((x = session_set_rules(ss, id, rules)) < 0)
+                fail(r, ss, x);
+        else
+                answer(r, ss);
         egress_rules_unref(rules);
 }

@@ -238,6 +238,24 @@ static const struct field patch_fields[] = {
 
 struct v1_body v1_patch_body(void) { return (struct v1_body){ patch_fields, ARRAY_SIZE(patch_fields) }; }
 
+struct change { struct http_request *r; struct sessions *ss; char id[SESSION_ID_SIZE]; };
+
+static void change_closed(void *user) { ((struct change *)user)->r = NULL; }
+
+static void changed(int x, void *user) {
+        struct change *c = user;
+        if (c->r) {
+                http_on_close(c->r, NULL, NULL);
+                if (x == 0)
+                        reply_session(c->ss, c->r, 200, c->id);
+                else if (x == -ENOENT)
+                        v1_unready(c->ss, c->r, c->id);
+                else
+                        v1_fault(c->r, x, NULL, NULL);
+        }
+        free(c);
+}
+
 void v1_patch_session(struct http_request *r, void *user) {
         struct sessions *ss = v1_sessions(r, user);
         struct session_patch p = { 0 };
@@ -247,12 +265,21 @@ void v1_patch_session(struct http_request *r, void *user) {
                 return;
         int x = fields_decode(patch_fields, ARRAY_SIZE(patch_fields), &object, 0, &p, &e);
         const char *text = x < 0 ? e.text : NULL;
-        if (x == 0)
-                x = session_change(ss, http_param(r, "id"), &p);
+        struct change *c = x == 0 ? calloc(1, sizeof *c) : NULL;
+        if (x == 0 && !c)
+                x = -ENOMEM;
+        if (c) {
+                *c = (struct change){ .r = r, .ss = ss };
+                snprintf(c->id, sizeof c->id, "%s", http_param(r, "id"));
+                x = session_change(ss, c->id, &p, changed, c);
+        }
         strv_free(p.labels);
-        if (x == 0)
-                reply_session(ss, r, 200, http_param(r, "id"));
-        else if (x == -ENOENT)
+        if (x == 0) {
+                http_on_close(r, change_closed, c);
+                return;
+        }
+        free(c);
+        if (x == -ENOENT)
                 v1_unready(ss, r, http_param(r, "id"));
         else
                 v1_fault(r, x, text, NULL);

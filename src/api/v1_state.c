@@ -86,8 +86,11 @@ void v1_get_usage(struct http_request *r, void *user) {
 static void on_frozen(struct sandbox *sb, int x, void *user) {
         struct question *q = user;
         _cleanup_buf_ struct buf b = BUF_INIT(256);
+        if (q->pause)
+                session_pause_ends(q->use.session, x);
+        else if (x == 0)
+                session_resumed(q->use.session);
         if (x == 0) {
-                session_set_paused(q->use.session, q->pause);
                 x = buf_printf(&b, "{\"id\":\"%s\",\"paused\":%s}", q->id, q->pause ? "true" : "false");
         }
         answered(q, x, &b);
@@ -103,9 +106,14 @@ static void freeze(struct http_request *r, void *user, bool pause) {
                 on_frozen(sb, 0, q);           /* it goes on when the snapshot is made */
                 return;
         }
+        if (pause)
+                session_pause_begins(q->use.session);
         int x = !sb ? -ESHUTDOWN : pause ? sandbox_freeze(sb, on_frozen, q) : sandbox_thaw(sb, on_frozen, q);
-        if (x < 0)
+        if (x < 0) {
+                if (pause)
+                        session_pause_ends(q->use.session, x);
                 answered(q, x, NULL);
+        }
 }
 
 void v1_post_pause(struct http_request *r, void *user) { freeze(r, user, true); }

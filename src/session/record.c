@@ -44,7 +44,9 @@ int record_final(const struct session *s, struct buf *ret) {
         json_field_text(&w, "error", s->error);
         json_field_int(&w, "ready_ms", s->ready_ms);
         json_field_int(&w, "last_used_ms", s->last_used_ms);
-        if (answer)
+        if (s->network_said)
+                json_field_raw(&w, "egress", s->network_said, strlen(s->network_said));
+        if (answer)                            /* last: see record_head() */
                 json_field_raw(&w, "finish", answer, n);
         json_end_object(&w);
         return json_finish(&w);
@@ -64,6 +66,30 @@ int record_of_lost(const char *summary, size_t n, const char *why, struct buf *r
         json_field_text(&w, "error", why);
         json_end_object(&w);
         return json_finish(&w);
+}
+
+/* Within a string the mark would have backslashes, and no other member of that name is an object. */
+static bool cut_answer(struct buf *text) {
+        static const char mark[] = ",\"finish\":{";
+        char *at = memmem(buf_str(text), text->len, mark, strlen(mark));
+        if (!at)
+                return false;
+        at[0] = '}';
+        at[1] = 0;
+        text->len = (size_t)(at - text->data) + 1;
+        return true;
+}
+
+int record_text(struct sessions *ss, const char *id, struct ledger_row *ret, struct buf *ret_text) {
+        int r = ledger_get_text(ss->cfg.ledger, id, RECORD_HEAD_FIRST, ret, ret_text);
+        if (r < 0 || cut_answer(ret_text) || ret_text->len < RECORD_HEAD_FIRST)
+                return r;
+        ledger_row_release(ret);
+        buf_reset(ret_text);
+        r = ledger_get_text(ss->cfg.ledger, id, RECORD_HEAD_MAX, ret, ret_text);
+        if (r == 0)
+                (void)cut_answer(ret_text);
+        return r;
 }
 
 /* ---- back --------------------------------------------------------------------------------------------------------------------- */

@@ -37,6 +37,7 @@ static void free_if_done(struct session *s) {
         session_spec_release(&s->spec);
         free(s->error);
         free(s->record);
+        free(s->network_said);
         free(s);
 }
 
@@ -226,8 +227,20 @@ static void on_limit(struct sandbox *sb, enum limit_kind kind, void *user) {
                 session_end(s, SESSION_EXPIRED, "the limit wall_s of its sandbox is over");
 }
 
+static void keep_what_network_said(struct session *s, struct sandbox *sb) {
+        const struct egress_net *n = sandbox_egress(sb);
+        _cleanup_buf_ struct buf b = BUF_INIT(NETWORK_SAID_MAX);
+        struct json_writer w = JSON_WRITER(&b);
+        if (!n)
+                return;
+        egress_net_write_json(n, &w);
+        if (json_finish(&w) == 0)
+                s->network_said = buf_steal(&b);
+}
+
 static void on_gone(struct sandbox *sb, const struct sandbox_end *end, void *user) {
         struct session *s = user;
+        keep_what_network_said(s, sb);
         s->sandbox = NULL;
         if (!s->snapshot)                              /* whose configuration is the image's */
                 image_lease_release(TAKE_PTR(s->lease));       /* a record needs no image */
@@ -382,10 +395,18 @@ void session_use_end(struct session_use *u) {
 
 /* ---- questions and small changes ------------------------------------------------------------------------------------------------- */
 
-void session_set_paused(struct session *s, bool paused) { s->paused = paused; }
+/* Before the kernel has stopped anything: else a command could come between, and be told by the spawner. */
+void session_pause_begins(struct session *s) { s->pausing++; }
+
+void session_pause_ends(struct session *s, int r) {
+        s->pausing--;
+        s->paused = s->paused || r == 0;
+}
+
+void session_resumed(struct session *s) { s->paused = false; }
 
 const char *session_stands_still(const struct session *s) {
-        return s->paused ? "the session is paused" : s->snapshot ? "a snapshot of the session is being made" : NULL;
+        return s->paused || s->pausing > 0 ? "the session is paused" : s->snapshot ? "a snapshot of the session is being made" : NULL;
 }
 
 const char *session_id(const struct session *s) { return s->id; }
@@ -428,10 +449,27 @@ char **session_environment(const struct session *s, uint32_t uid, const char *co
         return env;
 }
 
-int session_change(struct sessions *ss, const char *id, struct session_patch *p) {
+/* What the row says from now on, as far as the patch goes. */
+static int write_change(struct session *s, const struct session_patch *p, ledger_done done, void *user) {
+        _cleanup_buf_ struct buf summary = BUF_INIT(RECORD_HEAD_MAX);
+        struct session_spec spec = s->spec;
+        if (p->labels_given)
+                spec.labels = p->labels;
+        if (p->ttl_given)
+                spec.ttl_ms = p->ttl_ms;
+        if (p->idle_given)
+                spec.idle_ms = p->idle_ms;
+        if (p->owner_ttl_given)
+                spec.owner_ttl_ms = p->owner_ttl_ms;
+        int r = record_summary(&spec, &summary);
+        return r < 0 ? r : ledger_set_body(s->ss->cfg.ledger, s->id, summary.data, summary.len, done, user);
+}
+
+int session_change(struct sessions *ss, const char *id, struct session_patch *p, void (*done)(int r, void *user), void *user) {
         struct session *s = session_find(ss, id);
-        if (!s)
-                return -ENOENT;
+        int r = s ? write_change(s, p, done, user) : -ENOENT;
+        if (r < 0)
+                return r;
         if (p->labels_given) {
                 strv_free(s->spec.labels);
                 s->spec.labels = TAKE_PTR(p->labels);

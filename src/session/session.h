@@ -142,8 +142,16 @@ struct session_patch {
         char **labels; bool labels_given;          /* replace all */
         uint64_t ttl_ms, idle_ms, owner_ttl_ms; bool ttl_given, idle_given, owner_ttl_given;
 };
-int session_change(struct sessions *ss, const char *id, struct session_patch *p);  /* takes the labels; -ENOENT unless live */
+/* Takes the labels, at once; `done` when it is on disk, so that a record after a restart has it. -ENOENT unless live, -ENOMEM: nothing was changed,
+ * `done` does not run. r as of ledger_set_body(): it is changed for as long as the daemon lives. */
+int session_change(struct sessions *ss, const char *id, struct session_patch *p, void (*done)(int r, void *user), void *user);
 int session_heartbeat(struct sessions *ss, const char *id);                        /* -ENOENT unless live */
+
+/* What egress_net_write_json() says of a session with NETWORK_ALLOW, now or at its end: appended. -ENOENT: no such session; -EAGAIN: it is starting;
+ * -ENODATA: another network, or it ended before there was one. */
+int session_network(struct sessions *ss, const char *id, struct buf *ret);
+/* Other rules for it, and for forks of it, from now on. -ENOENT, -EAGAIN, -ENODATA as above; -ESHUTDOWN: it has ended. */
+int session_set_rules(struct sessions *ss, const char *id, struct egress_rules *rules);
 
 /* Runs `done` once when it is not STARTING any more (or gone), or after wait_ms. NULL: it is not STARTING, or no memory. */
 struct session_wait;
@@ -151,7 +159,10 @@ struct session_wait *session_wait_started(struct sessions *ss, const char *id, u
 void session_wait_cancel(struct session_wait *w);
 const char *session_stands_still(const struct session *s); /* why nothing can be started in it now: it is paused, or a snapshot is being made; NULL: it goes */
 bool session_snapshotting(const struct session *s);        /* stands still for a snapshot, and goes on by itself unless it is paused */
-void session_set_paused(struct session *s, bool paused);   /* what views say */
+/* A freeze is asked for: from now on nothing is started in it. Each is ended by one session_pause_ends(); r as sandbox_freeze() gave it. */
+void session_pause_begins(struct session *s);
+void session_pause_ends(struct session *s, int r);
+void session_resumed(struct session *s);
 
 /* At any moment; forgets a record too. `done(0)` once nothing of it is left; -ENOENT at once as the call's answer. */
 int session_delete(struct sessions *ss, const char *id, void (*done)(int r, void *user), void *user);

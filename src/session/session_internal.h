@@ -6,6 +6,9 @@
 #include "store/image_store.h"
 
 #define RECORD_MAX (160u << 20)            /* bytes of a session's record: the answer of finish is in it */
+#define RECORD_HEAD_MAX (2u << 20)         /* bytes of it without that answer, which comes last */
+#define RECORD_HEAD_FIRST 16384            /* bytes that are enough for most */
+#define NETWORK_SAID_MAX (1u << 20)        /* bytes of what a network says of itself */
 
 struct removal { struct removal *next; void (*done)(int r, void *user); void *user; };
 
@@ -38,6 +41,8 @@ struct session {
         struct removal *removals;          /* who asked for its deletion */
         char *error;                       /* why it failed or ended */
         char *record;                      /* while it is being written */
+        char *network_said;                /* JSON, once the sandbox is gone; NULL without */
+        unsigned pausing;                  /* freezes asked for */
         enum session_state state;
         bool inserting, ending, paused, recording, closed;
         bool quiet;                        /* a drain ends it: its row stays open for the next start */
@@ -79,6 +84,8 @@ struct session *session_any(struct sessions *ss, const char *id);  /* in the map
 int record_summary(const struct session_spec *spec, struct buf *ret);              /* the row's body */
 int record_final(const struct session *s, struct buf *ret);                        /* the row's record */
 int record_of_lost(const char *summary, size_t n, const char *why, struct buf *ret);
+/* A row with what its body or record says, but for the answer of finish: an object of at most RECORD_HEAD_MAX bytes. -ENOENT. */
+int record_text(struct sessions *ss, const char *id, struct ledger_row *ret, struct buf *ret_text);
 /* Fills the view from a body or record. */
 int record_view(const char *text, size_t n, struct session_view *v);
 void view_of_live(const struct session *s, struct session_view *v, int *ret_r);

@@ -1,6 +1,7 @@
 /* The set of sessions: who is let in, who is known, recovery, drain. The life of one is session.c's. */
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/strv.h"
 #include "session/session_internal.h"
@@ -292,8 +293,8 @@ static int view_of_text(struct sessions *ss, const struct ledger_row *row, struc
 /* Row and text of one moment: what the last daemon left may be recorded between two reads. */
 static int view_of_recorded(struct sessions *ss, const char *id, struct session_view *ret) {
         struct ledger_row row;
-        _cleanup_buf_ struct buf text = BUF_INIT(RECORD_MAX);
-        int r = ledger_get_text(ss->cfg.ledger, id, RECORD_MAX, &row, &text);
+        _cleanup_buf_ struct buf text = BUF_INIT(RECORD_HEAD_MAX);
+        int r = record_text(ss, id, &row, &text);
         if (r < 0)
                 return r;
         r = strcmp(row.kind, SESSION_KIND) == 0 ? view_of_text(ss, &row, &text, ret) : -ENOENT;
@@ -324,6 +325,53 @@ int session_get(struct sessions *ss, const char *id, struct session_view *ret) {
                 return r;
         }
         return view_of_recorded(ss, id, ret);
+}
+
+/* ---- the network ----------------------------------------------------------------------------------------------------------------- */
+
+static int network_of_record(struct sessions *ss, const char *id, struct buf *ret) {
+        _cleanup_buf_ struct buf text = BUF_INIT(RECORD_HEAD_MAX);
+        struct ledger_row row;
+        struct json v, said;
+        int r = record_text(ss, id, &row, &text);
+        if (r < 0)
+                return r;
+        bool is_session = strcmp(row.kind, SESSION_KIND) == 0;
+        ledger_row_release(&row);
+        if (!is_session)
+                return -ENOENT;
+        r = json_parse(buf_str(&text), text.len, &v, NULL);
+        if (r < 0)
+                return r;
+        return json_get(&v, "egress", &said) ? buf_add(ret, said.p, said.n) : -ENODATA;
+}
+
+int session_network(struct sessions *ss, const char *id, struct buf *ret) {
+        struct session *s = session_any(ss, id);
+        struct json_writer w = JSON_WRITER(ret);
+        if (!s)
+                return network_of_record(ss, id, ret);
+        if (s->inserting || s->removals)
+                return -ENOENT;
+        if (s->network_said)
+                return buf_adds(ret, s->network_said);
+        struct egress_net *n = s->sandbox && s->state != SESSION_STARTING ? sandbox_egress(s->sandbox) : NULL;
+        if (!n)
+                return s->state == SESSION_STARTING ? -EAGAIN : -ENODATA;
+        egress_net_write_json(n, &w);
+        return json_finish(&w);
+}
+
+int session_set_rules(struct sessions *ss, const char *id, struct egress_rules *rules) {
+        struct session *s = session_find(ss, id);
+        struct sandbox *sb = s ? session_sandbox(s) : NULL;
+        struct egress_net *n = sb ? sandbox_egress(sb) : NULL;
+        if (!n)
+                return !s ? -ENOENT : !sb ? -EAGAIN : -ENODATA;
+        egress_net_set_rules(n, rules);
+        egress_rules_unref(s->spec.allow);
+        s->spec.allow = egress_rules_ref(rules);
+        return 0;
 }
 
 /* ---- list ---------------------------------------------------------------------------------------------------------------------- */

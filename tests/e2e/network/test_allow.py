@@ -204,6 +204,35 @@ def test_a_live_session_gets_other_rules(daemon, port):
         daemon.call("DELETE", at)
 
 
+def test_what_a_session_did_is_told_after_its_end(daemon, port):
+    session = daemon.call("POST", "/v1/sessions?wait=60", {"image": "host", "network": {"allow": ["files.test"]}}).json
+    at = f"/v1/sessions/{session['id']}"
+    daemon.call("POST", f"{at}/exec", {"argv": ["python3", "-c", f"import urllib.request; urllib.request.urlopen('http://files.test:{port}/').read(); urllib.request.urlopen('http://no.test/')"]})
+    before = daemon.call("GET", f"{at}/network").json
+    assert before["counters"]["connections"] == 1 and before["denied"]
+    assert daemon.call("POST", f"{at}/finish", {"test_command": "true"}).json["exit_code"] == 0
+    after = daemon.call("GET", f"{at}/network")
+    assert after.status == 200 and after.json == {**before, "counters": {**before["counters"], "open": 0}}
+    put = daemon.call("PUT", f"{at}/network", {"allow": []})
+    assert (put.status, put.json["error"]["code"]) == (409, "not_ready")
+    assert daemon.call("DELETE", at).status == 200
+    assert daemon.call("GET", f"{at}/network").status == 404
+
+
+def test_a_fork_has_the_rules_of_the_moment(daemon, port):
+    session = daemon.call("POST", "/v1/sessions?wait=60", {"image": "host", "network": {"allow": ["files.test"]}}).json
+    at = f"/v1/sessions/{session['id']}"
+    assert daemon.call("PUT", f"{at}/network", {"allow": ["other.test"]}).status == 200
+    forked = daemon.call("POST", f"{at}/fork", {"count": 1})
+    assert forked.status == 201, forked
+    [child] = forked.json["sessions"]
+    child = child if isinstance(child, str) else child["id"]
+    daemon.call("GET", f"/v1/sessions/{child}?wait=60")
+    assert daemon.call("GET", f"/v1/sessions/{child}/network").json["rules"] == ["other.test"]
+    for s in (session["id"], child):
+        daemon.call("DELETE", f"/v1/sessions/{s}")
+
+
 def test_other_networks_of_sessions_have_no_rules(daemon):
     session = daemon.call("POST", "/v1/sessions?wait=60", {"image": "host", "network": "none"}).json
     for method in ("GET", "PUT"):

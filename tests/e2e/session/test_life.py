@@ -115,6 +115,25 @@ def test_what_lived_when_the_daemon_stopped_is_failed(brig):
         assert s.delete().status == 200 and s.get().status == 404
 
 
+def test_what_was_changed_is_known_after_a_restart(brig):
+    d = brig()
+    s = Session(d, labels={"a": "b"}).ready()
+    at = f"/v1/sessions/{s.id}"
+    for change in {"labels": {"c": "d"}}, {"ttl_s": 5000}, {"idle_timeout_s": 600, "owner_ttl_s": 700}:
+        assert d.call("PATCH", at, change).status == 200
+    before = d.call("GET", at).json
+    d.end(signal.SIGKILL)
+    d.start()
+    after = d.call("GET", at).json
+    assert after["state"] == "failed" and after["error"] == "daemon restarted"
+    for member in "labels", "ttl_s", "idle_timeout_s", "owner_ttl_s":
+        assert after[member] == before[member]
+    assert after["labels"] == {"c": "d"} and after["ttl_s"] == 5000
+    assert [one["id"] for one in d.call("GET", "/v1/sessions?state=failed&label=c=d").json["sessions"]] == [s.id]
+    answer = d.call("PATCH", at, {"ttl_s": 1})
+    assert answer.status == 409 and answer.json["error"]["code"] == "not_ready"
+
+
 def test_a_drain_lets_a_command_end(brig):
     d = brig()
     s, idle = Session(d).ready(), Session(d).ready()

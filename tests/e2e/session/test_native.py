@@ -1,6 +1,9 @@
 """The native surface: /v1/sessions."""
 import base64
 import concurrent.futures
+import pathlib
+import re
+import threading
 import time
 import uuid
 
@@ -326,6 +329,48 @@ def test_pause_and_resume(native):
     assert s.output(cid)["size"] <= size + 2
     assert s.ok("POST", "/resume") == {"id": s.id, "paused": False} and not s.ok("GET")["paused"]
     until(lambda: s.output(cid)["size"] > size + 10, "it goes on")
+
+
+def test_a_command_that_meets_a_pause_runs_or_is_refused_by_name(native):
+    """Never 126: either it was there before, stands still and goes on, or the answer says why it is not."""
+    s = native()
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        for _ in range(6):
+            ends = threading.Event()
+
+            def run():
+                seen = []
+                while not ends.is_set():
+                    answer = s.call("POST", "/exec", {"argv": ["/bin/true"]})
+                    seen.append((answer.status, answer.json.get("exit_code")))
+                return seen
+
+            runs = [pool.submit(run) for _ in range(10)]
+            s.ok("POST", "/pause")
+            s.ok("POST", "/resume")
+            ends.set()
+            for r in runs:
+                assert set(r.result()) <= {(200, 0), (409, None)}, r.result()
+    assert s.exec(argv=["true"])["exit_code"] == 0
+
+
+def test_a_list_does_not_read_what_verifiers_said(daemon, native):
+    """Six records of 8 MiB each."""
+    made = [native(labels={"set": "big"}) for _ in range(6)]
+    for s in made:
+        s.ok("POST", "/finish", {"test_command": "head -c 8M /dev/zero | tr '\\0' x; echo -n '\",\"finish\":{' > /r", "result_files": ["/r"], "output_limit": 8 << 20})
+
+    def read():
+        return int(re.search(r"^rchar: (\d+)$", pathlib.Path(f"/proc/{daemon.process.pid}/io").read_text(), re.M)[1])
+
+    before = read()
+    answer = daemon.call("GET", "/v1/sessions?state=all&label=set=big&limit=1000")
+    assert len(answer.json["sessions"]) == 6 and {s["state"] for s in answer.json["sessions"]} == {"finished"}
+    assert made[0].ok("GET")["ready_at"] and made[0].ok("GET")["labels"] == {"set": "big"}
+    assert read() - before < 4 << 20
+    again = made[0].ok("POST", "/finish")
+    assert len(again["stdout"]) == 8 << 20 and again["result_files"]["/r"] == '","finish":{', "the answer itself is whole"
+    assert read() - before > 8 << 20, "what is read is seen"
 
 
 def test_many_calls_at_once(native):
