@@ -85,10 +85,22 @@ void v1_put_image(struct json_writer *w, const struct image *img, bool config) {
         json_end_object(w);
 }
 
+/* A configuration may be larger than what is kept here for a slow reader, and so may all names: GET has them. */
 static int put_image(struct buf *b, const struct image *img) {
-        struct json_writer w = JSON_WRITER(b);
-        v1_put_image(&w, img, true);
-        return json_finish(&w);
+        int r = -ENOSPC;
+        for (int config = 1; config >= 0 && r == -ENOSPC; config--) {
+                struct json_writer w = JSON_WRITER(b);
+                buf_reset(b);
+                v1_put_image(&w, img, config);
+                r = json_finish(&w);
+        }
+        if (r == -ENOSPC) {
+                struct image_info info;
+                image_info(img, &info);
+                buf_reset(b);
+                r = buf_printf(b, "{\"digest\":\"%s\"}", info.digest);
+        }
+        return r;
 }
 
 static int status_of(enum image_failure f) {

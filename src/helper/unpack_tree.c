@@ -32,7 +32,10 @@ static int ours(struct error *e, const struct tar_entry *en, int r, const char *
 
 /* ---- the directory an entry goes to ---- */
 
+/* Of directories: what a file says of its device means nothing in an overlay. */
 static bool foreign(const struct unpack_tree *u, const struct stat *st) {
+        if (!S_ISDIR(st->st_mode))
+                return false;
         for (unsigned i = 0; i < u->n_devices; i++)
                 if (u->device[i] == st->st_dev)
                         return false;
@@ -47,12 +50,31 @@ static void leave_parent(struct unpack_tree *u) {
         u->parent_fd = fd_close(u->parent_fd);
 }
 
+/* Is what is there of the path in a mount of the sandbox's? */
+static bool below_foreign(const struct unpack_tree *u, const char *path) {
+        char above[TAR_NAME_MAX + 1], *slash;
+        snprintf(above, sizeof above, "%s", path);
+        while ((slash = strrchr(above, '/'))) {
+                struct stat st;
+                *slash = 0;
+                _cleanup_close_ int fd = unpack_open_dir(u->root, above, false);
+                if (fd >= 0)
+                        return fstat(fd, &st) == 0 && foreign(u, &st);
+        }
+        return false;
+}
+
 static int enter_parent(struct unpack_tree *u, const char *path, const struct tar_entry *en, struct error *e) {
         struct stat st;
+        bool inside = false;
         if (u->parent_fd >= 0 && strcmp(u->parent, path) == 0)
                 return 0;
         leave_parent(u);
         int fd = unpack_open_dir(u->root, path, true);
+        if (fd < 0 && below_foreign(u, path))
+                fd = openat(u->root, ".", O_PATH | O_CLOEXEC), inside = true;
+        if (fd == -ENOENT || fd == -EACCES || fd == -EPERM)
+                return theirs(e, en, "its directory cannot be made");
         if (fd < 0)
                 return ours(e, en, fd, "open its directory");
         if (fstat(fd, &st) < 0) {
@@ -60,7 +82,7 @@ static int enter_parent(struct unpack_tree *u, const char *path, const struct ta
                 return ours(e, en, -errno, "look at its directory");
         }
         u->parent_fd = fd;
-        u->parent_foreign = foreign(u, &st);
+        u->parent_foreign = inside || foreign(u, &st);
         u->parent_time.s = st.st_mtim.tv_sec;
         u->parent_time.ns = (uint32_t)st.st_mtim.tv_nsec;
         snprintf(u->parent, sizeof u->parent, "%s", path);
@@ -73,10 +95,14 @@ static int remove_unseen(struct unpack_tree *u, int dir, const char *path);
 
 static int remove_unseen_child(struct unpack_tree *u, int dir, const char *name, const char *path) {
         struct stat st;
-        if (!path_set_has(u->seen, path))
-                return helper_remove(dir, name);
         if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return -errno;
+        if (foreign(u, &st)) {
+                u->skipped++;
+                return 0;
+        }
+        if (!path_set_has(u->seen, path))
+                return helper_remove(dir, name);
         if (!S_ISDIR(st.st_mode))
                 return 0;
         int below = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -137,7 +163,8 @@ static int set_xattrs(int fd, const struct tar_entry *en, struct error *e) {
                 if (strncmp(name, "user.", 5) != 0 && strcmp(name, "security.capability") != 0)
                         continue;
                 if (fsetxattr(fd, name, en->xattrs[i].value, en->xattrs[i].size, 0) < 0 && !(errno == EOPNOTSUPP && name[0] == 'u'))
-                        return ours(e, en, -errno, "set an attribute");
+                        return errno == EINVAL || errno == ERANGE || errno == E2BIG || errno == EPERM ? theirs(e, en, "an attribute that cannot be set") :
+                               ours(e, en, -errno, "set an attribute");
         }
         return 0;
 }
@@ -246,21 +273,25 @@ static int make_dir(struct unpack_tree *u, const char *leaf, const struct tar_en
         return set_attributes(u, fd, en, e);
 }
 
-/* What stands in the way goes; a directory stays for a directory. For a hard link to itself nothing may go. */
+/* What stands in the way goes; a directory stays for a directory. 1: it is a mount of the sandbox's, and stays. */
 static int clear_way(struct unpack_tree *u, const char *leaf, const struct tar_entry *en, struct error *e) {
         struct stat st;
         if (fstatat(u->parent_fd, leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return errno == ENOENT ? 0 : ours(e, en, -errno, "look");
         if (S_ISDIR(st.st_mode) && en->type == TAR_DIR)
                 return 0;
+        if (foreign(u, &st)) {
+                u->skipped++;
+                return 1;
+        }
         int r = helper_remove(u->parent_fd, leaf);
         return r < 0 ? ours(e, en, r, "replace what is there") : 0;
 }
 
 static int make_entry(struct unpack_tree *u, struct tar_reader *t, const char *leaf, const struct tar_entry *en, struct error *e) {
         int r = clear_way(u, leaf, en, e);
-        if (r < 0)
-                return r;
+        if (r != 0)
+                return MIN2(r, 0);
         switch (en->type) {
         case TAR_FILE: return make_file(u, t, leaf, en, e);
         case TAR_DIR: return make_dir(u, leaf, en, e);

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/map.h"
 #include "base/strv.h"
 
@@ -210,38 +209,37 @@ static void step(struct job *j) {
 
 /* ---- what the registry says ---- */
 
-static int take_config(struct job *j, const struct registry_image *image) {
+static int take_config(struct job *j, const struct registry_image *image, struct error *e) {
         struct json doc;
-        struct error e;
-        int r = json_parse(image->config, image->config_len, &doc, &e);
-        r = r ? r : image_config_parse(&doc, &j->config, &j->diff_ids, &e);
-        if (r < 0) {
-                log_event(LOG_INFO, "pull.bad_config", "image", j->name, "error", e.text, NULL);
-                return r;
-        }
-        return strv_len((const char *const *)j->diff_ids) == image->n_layers ? sha256_hex(image->config, image->config_len, j->digest) : -EBADMSG;
+        int r = json_parse(image->config, image->config_len, &doc, e);
+        r = r ? r : image_config_parse(&doc, &j->config, &j->diff_ids, e);
+        if (r == 0 && strv_len((const char *const *)j->diff_ids) != image->n_layers)
+                r = error_say(e, -EBADMSG, "the image's configuration does not name its %zu layers", image->n_layers);
+        if (r == 0 && (r = sha256_hex(image->config, image->config_len, j->digest)) < 0)
+                error_set(e, r, "keep the image");
+        return r;
 }
 
 /* Runs inside the registry client: nothing may end the job here. */
-static int resolved(const struct registry_image *image, void *user) {
+static int resolved(const struct registry_image *image, void *user, struct error *e) {
         struct job *j = user;
         size_t known = 0;
-        int r = take_config(j, image);
+        int r = take_config(j, image, e);
         if (r < 0)
                 return r;
         if (image->n_layers > IMAGE_LAYERS_MAX)
-                return -E2BIG;
+                return error_say(e, -E2BIG, "the image has %zu layers, more than %u", image->n_layers, IMAGE_LAYERS_MAX);
         j->layers = calloc(MAX2(image->n_layers, 1u), sizeof *j->layers);
         j->chain = image_chain_base(j->puller->store, IMAGE_SCRATCH);
         if (!j->layers || !j->chain)
-                return -ENOMEM;
+                return error_set(e, -ENOMEM, "keep the image");
         j->n = image->n_layers;
         for (size_t i = 0; i < j->n; i++) {
                 j->layers[i].fd = -1;
                 j->layers[i].diff_id = j->diff_ids[i];
                 r = image_chain_id(i ? j->layers[i - 1].key : "", j->diff_ids[i], j->layers[i].key);
                 if (r < 0)
-                        return r;
+                        return error_set(e, r, "keep the image");
                 if (image_layer_known(j->puller->store, j->layers[i].key))
                         known = i + 1;
         }

@@ -232,11 +232,12 @@ static void resolved(struct registry_pull *p) {
         p->image.layers = m->layers;
         p->image.n_layers = m->n_layers;
         p->image.diff_ids = (const char (*)[IMAGE_REF_DIGEST_LEN + 1])p->diff_ids;
-        int first = p->cb.resolved(&p->image, p->user);
+        struct error why;
+        int first = p->cb.resolved(&p->image, p->user, &why);
         if (p->over)
                 return;
         if (first < 0) {
-                fail(p, failure_of(first), first, "keep the image");
+                end(p, failure_of(first), &why);
                 return;
         }
         p->layers = calloc(m->n_layers ? m->n_layers : 1, sizeof *p->layers);

@@ -41,9 +41,9 @@ struct registry_image {
 struct registry_progress { size_t layers_done, layers_wanted; uint64_t bytes_done, bytes_wanted; };
 
 struct registry_callbacks {
-        /* What there is. Returns how many layers at the bottom are not needed (0..n_layers), or -errno, which ends the pull as
-         * REGISTRY_INTERNAL. `image` and what it points at live until done() returns. */
-        int (*resolved)(const struct registry_image *image, void *user);
+        /* What there is. Returns how many layers at the bottom are not needed (0..n_layers), or -errno with its
+         * reason, which ends the pull. `image` and what it points at live until done() returns. */
+        int (*resolved)(const struct registry_image *image, void *user, struct error *e);
         /* Layer `index` is whole and verified; `fd` (offset 0) is taken over. In any order. */
         void (*layer)(size_t index, int fd, void *user);
         void (*progress)(const struct registry_progress *p, void *user);   /* at most 10 a second; may be NULL */

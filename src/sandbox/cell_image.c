@@ -33,7 +33,7 @@ static int open_directory(struct spawn *sp, const char *path, int *ret_fd) {
 /* What is below everything in an image: places for what is mounted, and what programs expect and an image may lack. Made once; as a
  * lower it is never in the way of what the image has, and in no layer. */
 static int fill_lowest(int top) {
-        static const char hosts[] = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
+        static const char hosts[] = "127.0.0.1\tlocalhost brig\n::1\tlocalhost ip6-localhost ip6-loopback\n";
         static const struct { const char *name; mode_t mode; } dirs[] = { { "proc", 0555 }, { "dev", 0755 }, { "sys", 0555 }, { "etc", 0755 }, { "tmp", 01777 } };
         for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
                 if (mkdirat(top, dirs[i].name, 0700) < 0 || fchmodat(top, dirs[i].name, dirs[i].mode, 0) < 0)

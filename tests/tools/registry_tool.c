@@ -27,7 +27,7 @@ static void say(struct buf *b) {
         buf_release(b);
 }
 
-static int resolved(const struct registry_image *image, void *user) {
+static int resolved(const struct registry_image *image, void *user, struct error *e) {
         const struct pull *p = user;
         struct buf b = BUF_INIT(65536);
         struct json_writer w = JSON_WRITER(&b);

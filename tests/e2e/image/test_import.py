@@ -159,6 +159,12 @@ def test_an_oci_layout_is_an_image_and_its_configuration_is_honoured(daemon):
     assert run(daemon, "oci:1", "echo $FROM; pwd; /bin/busybox id -u; /bin/busybox id -g") == "oci\n/data\n77\n78\n"
 
 
+def test_what_an_image_may_lack_is_there(daemon):
+    do_import(daemon, BASE, name="bare")
+    assert run(daemon, "bare", "cat /etc/hosts; ls -d /dev/null /proc/self /tmp; hostname 2>/dev/null || /bin/busybox hostname").split() == [
+        "127.0.0.1", "localhost", "brig", "::1", "localhost", "ip6-localhost", "ip6-loopback", "/dev/null", "/proc/self", "/tmp", "brig"]
+
+
 def test_layers_are_shared_between_images(daemon):
     before = len(layers_on_disk(daemon))
     do_import(daemon, docker_save([BASE, archive(entry("one", b"1"))], tags=["one:1"]))
