@@ -113,7 +113,7 @@ def refused(daemon, body, word, code="image_invalid", status=422, **query):
 
 def run(daemon, image, command, **more):
     session = daemon.call("POST", "/v1/sessions?wait=60", {"image": image, "network": "none", **more})
-    assert session.status == 201 and session.json["state"] == "ready", session
+    assert session.status == 201 and session.json["state"] == "ready", session.json.get("error")
     try:
         answer = daemon.call("POST", f"/v1/sessions/{session.json['id']}/exec", {"argv": ["/bin/sh", "-c", command]})
         assert answer.status == 200 and answer.json["exit_code"] == 0, answer
