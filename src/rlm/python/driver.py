@@ -53,31 +53,34 @@ class ToolError(Exception):
         super().__init__(message)
         self.message, self.category, self.call_id = message, category, call_id
 
-    __module__ = "brig"
+    def __reduce__(self):
+        return ToolError, (self.message, self.category, self.call_id)
+
+    __module__ = "__main__"
 
 
 class SubmitError(ValueError):
     """SUBMIT was refused; the action goes on and may try again."""
 
-    __module__ = "brig"
+    __module__ = "__main__"
 
 
 class BindingError(ValueError):
     """A value cannot travel as strict JSON."""
 
-    __module__ = "brig"
+    __module__ = "__main__"
 
 
 class Interrupted(KeyboardInterrupt):
     """The action's time is over."""
 
-    __module__ = "brig"
+    __module__ = "__main__"
 
 
 class _Submitted(SystemExit):
     """The action has ended with its outputs."""
 
-    __module__ = "brig"
+    __module__ = "__main__"
 
 
 # ---- strict JSON ----------------------------------------------------------------------------------------------------------------------
@@ -365,10 +368,10 @@ def _finish_function(call, name, documentation, bind):
         return await __import__("asyncio").to_thread(call, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = name
-    call.__module__ = "brig"
+    call.__module__ = "__main__"
     call.__doc__ = documentation
     if bind is not None:
-        bind.__module__, bind.__doc__ = "brig", documentation
+        bind.__module__, bind.__doc__ = "__main__", documentation
         call.__wrapped__ = bind
     aio.__name__ = aio.__qualname__ = name + ".aio"
     call.aio = aio
@@ -410,7 +413,7 @@ def make_submit(turn, outputs):
     for o in fields:
         about = " ".join(str(o[k]) for k in ("type", "description") if o.get(k))
         lines.append(f"    {o['name']}: {about}{'' if o.get('required', True) else ' (optional)'}")
-    SUBMIT.__qualname__, SUBMIT.__module__ = "SUBMIT", "brig"
+    SUBMIT.__qualname__, SUBMIT.__module__ = "SUBMIT", "__main__"
     SUBMIT.__doc__ = "Ends the action with these outputs." + ("\n\nOutputs:\n" + "\n".join(lines) if lines else "")
     return SUBMIT
 
@@ -647,7 +650,11 @@ class Turn:
         elif isinstance(e, ToolError):
             kind = TOOL
             tool_error = dumps({"category": str(e.category), "message": clean(str(e.message)), "call_id": None if e.call_id is None else str(e.call_id)})
-        return kind, type(e).__name__, self.traceback(e), tool_error
+        try:
+            text = self.traceback(e)
+        except Exception:
+            text = self.plain(e)
+        return kind, type(e).__name__, text, tool_error
 
     def traceback(self, e):
         traceback = __import__("traceback")

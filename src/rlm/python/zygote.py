@@ -75,7 +75,10 @@ class Zygote:
         self.make_turn["serve"](fds)
 
     def receive(self, flags=0):
-        data, ancillary, _, _ = self.control.recvmsg(64, _socket.CMSG_SPACE(3 * 4), flags | _socket.MSG_CMSG_CLOEXEC)
+        try:
+            data, ancillary, _, _ = self.control.recvmsg(64, _socket.CMSG_SPACE(3 * 4), flags | _socket.MSG_CMSG_CLOEXEC)
+        except ConnectionError:
+            os._exit(0)
         fds = []
         for level, kind, content in ancillary:
             if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
