@@ -14,6 +14,7 @@ static const struct helper_verb verbs[] = {
         { "files", verb_files },
         { "find-user", verb_find_user },
         { "read-file", verb_read_file },
+        { "recheck", verb_recheck },
         { "remove-tree", verb_remove_tree },
         { "results", verb_results },
         { "send", verb_send },

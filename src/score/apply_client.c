@@ -20,6 +20,7 @@ struct apply_call {
         enum patch_mode mode;
         struct buf request;
         int patch_fd, test_patch_fd, report_fd;
+        int seal_fd, watch_fd;                 /* the caller's */
         struct output_capture err;
         bool undone;
         apply_done done;
@@ -94,11 +95,19 @@ static int start(struct apply_call *c, struct error *e) {
         c->report_fd = memfd_create("apply-report", MFD_CLOEXEC);
         if (c->report_fd < 0)
                 return error_set(e, -errno, "apply");
-        const struct exec_fd fds[] = {
+        /* A first helper may have begun to write it. */
+        if (c->seal_fd >= 0 && (ftruncate(c->seal_fd, 0) < 0 || lseek(c->seal_fd, 0, SEEK_SET) < 0))
+                return error_set(e, -errno, "apply");
+        struct exec_fd fds[6] = {
                 { request, APPLY_REQUEST_FD }, { c->patch_fd, APPLY_PATCH_FD }, { c->test_patch_fd, APPLY_TEST_PATCH_FD }, { c->report_fd, APPLY_REPORT_FD },
         };
+        size_t n_fds = 4;
+        if (c->seal_fd >= 0)
+                fds[n_fds++] = (struct exec_fd){ c->seal_fd, APPLY_SEAL_FD };
+        if (c->seal_fd >= 0 && c->watch_fd >= 0)
+                fds[n_fds++] = (struct exec_fd){ c->watch_fd, APPLY_WATCH_FD };
         const struct exec_spec spec = {
-                .argv = argv, .env = env, .cwd = "/", .stdin_fd = -1, .err = &c->err, .fds = fds, .n_fds = ARRAY_SIZE(fds),
+                .argv = argv, .env = env, .cwd = "/", .stdin_fd = -1, .err = &c->err, .fds = fds, .n_fds = n_fds,
                 .timeout_ms = APPLY_TIMEOUT_MS, .helper = true,
         };
         return sandbox_exec(c->sandbox, &spec, on_exited, c, &x, e);
@@ -122,6 +131,7 @@ static int make_request(const struct apply_spec *s, struct buf *b) {
         if (r == 0 && s->memory_bytes) r = frame_adds(b, FRAME_MEMORY, memory);
         if (r == 0) r = add_list(b, FRAME_PROTECT, s->protect);
         if (r == 0) r = add_list(b, FRAME_ALLOW, s->allow_config);
+        if (r == 0 && s->seal_fd >= 0) r = add_list(b, FRAME_NAMED, s->named);
         if (r == 0 && s->capture_diff) r = frame_adds(b, FRAME_DIFF_MAX, diff);
         return r;
 }
@@ -130,7 +140,8 @@ int score_apply(const struct apply_spec *spec, apply_done done, void *user, stru
         struct apply_call *c = calloc(1, sizeof *c);
         if (!c)
                 return error_set(e, -ENOMEM, "apply");
-        *c = (struct apply_call){ .sandbox = spec->sandbox, .mode = spec->mode, .patch_fd = -1, .test_patch_fd = -1, .report_fd = -1, .done = done, .user = user };
+        *c = (struct apply_call){ .sandbox = spec->sandbox, .mode = spec->mode, .patch_fd = -1, .test_patch_fd = -1, .report_fd = -1,
+                                  .seal_fd = spec->seal_fd, .watch_fd = spec->watch_fd, .done = done, .user = user };
         buf_init(&c->request, APPLY_REQUEST_MAX);
         int r = capture_init(&c->err, APPLY_STDERR_MAX, APPLY_STDERR_MAX, 256 * APPLY_STDERR_MAX, -1);
         if (r == 0)

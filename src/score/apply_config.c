@@ -131,6 +131,29 @@ enum config_class config_classify(const char *path, const char **ret_module, siz
         return classify_module(path, base, ret_module, ret_module_len, ret_dir_len);
 }
 
+static bool has_line(const char *p, size_t n, const char *start) {
+        size_t m = strlen(start);
+        for (const char *end = p + n; p && p < end; p++) {
+                if ((size_t)(end - p) >= m && memcmp(p, start, m) == 0)
+                        return true;
+                p = memchr(p, '\n', (size_t)(end - p));
+                if (!p)
+                        break;
+        }
+        return false;
+}
+
+bool config_is_passive(const char *path, const char *data, size_t n) {
+        size_t len = strlen(path);
+        if (!data)
+                return false;
+        if (ends_with(path, len, ".pth"))
+                return !has_line(data, n, "import ") && !has_line(data, n, "import\t");
+        if (ends_with(path, len, "entry_points.txt"))
+                return !memmem(data, n, "pytest11", 8);
+        return ends_with(path, len, ".egg-link");
+}
+
 /* ---- sections ------------------------------------------------------------------------------------------------------------ */
 
 struct cursor { const char *p, *end; bool inside; };

@@ -17,5 +17,8 @@ enum config_class {
 /* By name alone. *ret_module: what Python would import the file as, with the length of the directory part (with its slash) in which
  * it would be found, or NULL when it is no module; the caller decides whether that directory is imported from and whether the base had it. */
 enum config_class config_classify(const char *path, const char **ret_module, size_t *ret_module_len, size_t *ret_dir_len);
+/* Is this file of CONFIG_RUNNER no more than what an installation leaves: metadata that names no plugin of the runner, a .pth that only names
+ * directories, an .egg-link? */
+bool config_is_passive(const char *path, const char *data, size_t n);
 /* Is the runner's section of a shared file the same in both? Absent files are NULL. */
 bool config_same_section(const char *path, const char *a, size_t a_len, const char *b, size_t b_len);

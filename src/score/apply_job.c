@@ -7,12 +7,14 @@
 #include "score/apply_tree.h"
 #include "score/apply_wire.h"
 #include "score/diff.h"
+#include "score/seal.h"
 
 struct state {
         struct apply_job *j;
         char **touched, **tests;               /* sorted */
         bool again;                            /* a first attempt failed for want of room or memory */
         char **written;                        /* what it touched */
+        bool look;                             /* nothing is put back: what was written while the tests ran is told */
         struct error *e;
 };
 
@@ -30,7 +32,7 @@ static int emit_finding(struct state *s, enum apply_weight weight, const char *k
         if (r == 0) r = buf_add(&b, "", 1);
         if (r == 0) r = buf_adds(&b, path);
         if (r == 0) r = buf_add(&b, "", 1);
-        if (r == 0) r = buf_adds(&b, detail);
+        if (r == 0) r = buf_adds(&b, s->look ? "written or removed while the tests ran" : detail);
         if (r == 0) r = frame_add(s->j->out, FRAME_FINDING, b.data, b.len);
         return r < 0 ? error_set(s->e, r, "reporting") : 0;
 }
@@ -174,6 +176,8 @@ static int diff_stage(struct state *s) {
 
 static int reset(struct state *s, const char *path, const char *kind, const char *detail) {
         bool changed = false;
+        if (s->look)
+                return emit_finding(s, WEIGHT_SUSPECT, kind, path, detail);
         int r = tree_reset(s->j->tree, s->j->base, path, &changed, s->e);
         if (r < 0 || !changed)
                 return r;
@@ -237,7 +241,7 @@ static int shared_file(struct state *s, const char *path, unsigned *n) {
         /* Beyond the cap no base section can be handed over: the file itself goes back instead. */
         if ((*n)++ >= APPLY_CONFIG_FILES_MAX || r == -EFBIG)
                 return reset(s, path, "runner_config_changed", "one of many shared configuration files; put back to base");
-        r = emit_config(s, path, &was);
+        r = s->look ? 0 : emit_config(s, path, &was);
         if (r < 0 || config_same_section(path, was.data, was.len, now.data, now.len))
                 return r;
         return emit_finding(s, WEIGHT_SUSPECT, "runner_section_changed", path, "the runner's section changed; the file stays as patched, the run uses the section of the base");
@@ -341,9 +345,11 @@ static int test_support(struct state *s, const char *path) {
         size_t n = strlen(base);
         bool python = n > 3 && strcmp(base + n - 3, ".py") == 0, init = strcmp(base, "__init__.py") == 0;
         bool test = python && (strncmp(base, "test_", 5) == 0 || strcmp(base, "tests.py") == 0 || (n > 8 && strcmp(base + n - 8, "_test.py") == 0));
+        bool was = exists(s->j->base, path, 0, path, strlen(path), "");
+        if (test && was && s->look)
+                return emit_finding(s, WEIGHT_SUSPECT, "test_file_changed", path, "");
         if (test || !is_among_tests(s, path))
                 return 0;
-        bool was = exists(s->j->base, path, 0, path, strlen(path), "");
         bool was_directory = slash && exists(s->j->base, path, (size_t)(slash - path), "", 0, "");
         if (!was && !(init && was_directory && says_something(s->j->tree, path)))
                 return 0;
@@ -371,7 +377,7 @@ static int config_file(struct state *s, const char *path, unsigned *n_shared) {
         const char *module;
         char package[PATCH_PATH_MAX + 16];
         size_t len = 0, dir_len = 0;
-        if (is_installed(s, path))
+        if (is_installed(s, path) && !(s->look && !exists(s->j->base, path, 0, path, strlen(path), "")))
                 return reset(s, path, "runner_config_changed", "part of what is installed in the tree; put back to base");
         enum config_class class = config_classify(path, &module, &len, &dir_len);
         /* A link of a module's name may lead to a directory that is one. */
@@ -381,7 +387,7 @@ static int config_file(struct state *s, const char *path, unsigned *n_shared) {
         }
         bool gone = false;
         int r = module ? beside_test(s, class, path, module, len, dir_len, &gone) : 0;
-        if (r == 0 && !gone && module && is_new_module(s, path, module, len, dir_len))
+        if (r == 0 && !gone && !s->look && module && is_new_module(s, path, module, len, dir_len))
                 r = emit(s, FRAME_MODULE, path);
         if (r == 0 && !gone && class == CONFIG_NONE && module && is_new_module(s, path, module, len, dir_len))
                 r = before_other_root(s, path, module, len, dir_len);
@@ -405,6 +411,43 @@ static int config_file(struct state *s, const char *path, unsigned *n_shared) {
         default:
                 return 0;
         }
+}
+
+/* ---- what a run wrote ------------------------------------------------------------------------------------------------------- */
+
+/* What an installation writes. */
+static bool is_installers(struct state *s, const char *path) {
+        CLEANUP(entry_release) struct entry en = { 0 };
+        const char *module;
+        size_t len, dir_len;
+        return config_classify(path, &module, &len, &dir_len) == CONFIG_RUNNER && tree_read(s->j->tree, path, &en) == 0 && en.type == ENTRY_FILE &&
+               config_is_passive(path, en.data, en.len);
+}
+
+/* In a directory that the base has, or that holds files of the test patch: what stands elsewhere configures no test of theirs. */
+static bool is_in_known_directory(struct state *s, const char *path) {
+        const char *slash = strrchr(path, '/');
+        char start[PATCH_PATH_MAX + 1];
+        /* A package and a project's metadata stand where their directory does. */
+        if (slash && (strcmp(slash, "/__init__.py") == 0 || strcmp(slash, "/entry_points.txt") == 0))
+                for (slash--; slash >= path && *slash != '/'; slash--)
+                        ;
+        if (slash && slash < path)
+                slash = NULL;
+        snprintf(start, sizeof start, "%.*s", slash ? (int)(slash - path) + 1 : 0, path);
+        return !slash || exists(s->j->base, path, (size_t)(slash - path), "", 0, "") || has_below(s->tests, start);
+}
+
+int apply_job_look(struct apply_job *j, char **tests, char **written, struct error *e) {
+        struct state s = { .j = j, .tests = tests, .look = true, .e = e };
+        unsigned n_shared = 0;
+        int r = 0;
+        for (char **p = written; p && *p && r == 0; p++)
+                if (covers(j->protect, *p))
+                        r = emit_finding(&s, WEIGHT_SUSPECT, "test_file_changed", *p, "");
+                else if (!covers(j->allow, *p) && is_in_known_directory(&s, *p) && !is_installers(&s, *p))
+                        r = config_file(&s, *p, &n_shared);
+        return r;
 }
 
 static int config_stage(struct state *s) {
@@ -434,8 +477,38 @@ static int gold_stage(struct state *s) {
         return emit(s, FRAME_TEST_OK, "");
 }
 
+/* What was put back is in the report. */
+static int restored_paths(struct state *s, size_t start, char ***ret) {
+        enum apply_frame type;
+        const char *p;
+        size_t n, count = 0, at = start;
+        int r = 0;
+        while (r == 0 && frame_next(s->j->out->data, s->j->out->len, &at, &type, &p, &n) == 1)
+                if (type == FRAME_RESTORED)
+                        r = strv_append_take(ret, &count, strndup(p, n));
+        return r;
+}
+
+static int seal_stage(struct state *s, size_t start) {
+        struct apply_job *j = s->j;
+        _cleanup_strv_ char **restored = NULL;
+        struct seal seal = { .repo_path = j->repo_path, .tree = j->tree, .tests = s->tests, .named = j->named, .protect = j->protect, .allow = j->allow,
+                             .touched = s->touched, .watch_fd = j->watch_fd };
+        int r = restored_paths(s, start, &restored);
+        seal.restored = restored;
+        if (r == 0)
+                r = seal_make(&seal, j->seal, s->e);
+        if (r != -ENOMEM && r != -ENOSPC)
+                return r;
+        buf_reset(j->seal);     /* the patch is too large for one, which is told in the end */
+        return 0;
+}
+
 static int stages(struct state *s) {
         struct error ignored;
+        size_t start = s->j->out->len;
+        if (s->j->seal)
+                buf_reset(s->j->seal);
         /* An unreadable test patch names nothing; applying it says why. */
         int r = patch_paths(s->j->test_patch, s->j->test_patch_len, &s->tests, &ignored);
         if (r == -ENOMEM)
@@ -447,7 +520,8 @@ static int stages(struct state *s) {
                 r = emit(s, FRAME_TEST_FILE, *p);
         if (r == 0) r = reset_stage(s);
         if (r == 0) r = config_stage(s);
-        return r == 0 ? gold_stage(s) : r;
+        if (r == 0) r = gold_stage(s);
+        return r == 0 && s->j->seal ? seal_stage(s, start) : r;
 }
 
 int apply_job_run(struct apply_job *j, struct error *e) {

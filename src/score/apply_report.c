@@ -145,6 +145,28 @@ static int check(struct reading *rd) {
         return 0;
 }
 
+int apply_findings_read(const char *data, size_t len, struct findings *ret, struct error *e) {
+        struct reading rd = { .e = e };
+        size_t at = 0, n;
+        const char *p;
+        enum apply_frame type;
+        int more = 0, r = 0;
+        while (r == 0 && !rd.end && (more = frame_next(data, len, &at, &type, &p, &n)) == 1)
+                r = type == FRAME_FINDING || type == FRAME_FAULT || type == FRAME_END ? take_frame(&rd, type, p, n) : -EBADMSG;
+        if (r == 0 && (more < 0 || !rd.end || at != len))
+                r = -EBADMSG;
+        if (r < 0)
+                error_set(e, r, "the helper's report");
+        else if (rd.fault)
+                r = error_say(e, -EREMOTEIO, "%s", rd.r.patch_reason);
+        else {
+                *ret = rd.r.findings;
+                rd.r.findings = (struct findings){ 0 };
+        }
+        apply_result_release(&rd.r);
+        return r;
+}
+
 int apply_report_read(const char *data, size_t len, enum patch_mode mode, struct apply_result *ret, struct error *e) {
         struct reading rd = { .e = e, .mode = mode };
         size_t at = 0, n;

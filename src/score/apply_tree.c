@@ -227,8 +227,7 @@ static int remove_all(int dir, const char *name, int depth) {
         return r == 0 && unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -errno : r;
 }
 
-/* Stat of path beneath root, links not followed; st_mode 0 = absent, also when a parent is no directory. */
-static int stat_beneath(int root, const char *path, struct stat *ret) {
+int tree_stat(int root, const char *path, struct stat *ret) {
         const char *name;
         *ret = (struct stat){ 0 };
         _cleanup_close_ int dir = open_parent(root, path, &name);
@@ -291,7 +290,7 @@ static int reset_parents(int root, int base, const char *path, bool wanted, bool
                 memcpy(part, path, n);
                 part[n] = 0;
                 _cleanup_close_ int dir = open_parent(root, part, &name);
-                int r = dir < 0 ? dir : stat_beneath(base, part, &was);
+                int r = dir < 0 ? dir : tree_stat(base, part, &was);
                 if (r < 0)
                         return r;
                 if (fstatat(dir, name, &live, AT_SYMLINK_NOFOLLOW) < 0)
@@ -348,7 +347,7 @@ int tree_reset(int root, int base, const char *path, bool *ret_changed, struct e
         struct stat live, was;
         bool changed = false;
         const char *name;
-        int r = stat_beneath(base, path, &was);
+        int r = tree_stat(base, path, &was);
         if (r == 0)
                 r = reset_parents(root, base, path, was.st_mode != 0, &changed);
         if (r != 0) {
@@ -360,7 +359,7 @@ int tree_reset(int root, int base, const char *path, bool *ret_changed, struct e
         _cleanup_close_ int dir = open_parent(root, path, &name);
         if (dir < 0)
                 return error_set(e, dir, "reset %s", path);
-        r = stat_beneath(root, path, &live);
+        r = tree_stat(root, path, &live);
         if (r == 0)
                 r = was.st_mode || live.st_mode ? same_entry(root, base, path, &live, &was) : 1;
         if (r == 0) {

@@ -1,13 +1,17 @@
 /* The tree on disk, beneath a directory descriptor: no component of a path is ever followed when it is a link, and nothing
  * outside the directory is read or written, whatever stands there. Used in Brig's helper, inside the sandbox's boundary. */
 #pragma once
+#include <sys/stat.h>
+
 #include "score/patch_plan.h"
 
 #define TREE_REMOVE_DEPTH_MAX 256
 
 /* State of path beneath root. 0, -EFBIG, or what the kernel said. */
 int tree_read(int root, const char *path, struct entry *ret);
-/* The same as a patch_source callback; user points to the int. */
+/* Stat of path beneath root, links not followed; st_mode 0 = absent, also when a parent is no directory. */
+int tree_stat(int root, const char *path, struct stat *ret);
+/* tree_read as a patch_source callback; user points to the int. */
 int tree_source_read(void *user, const char *path, struct entry *ret);
 /* Writes a plan. What is replaced is unlinked first, so hard links and permissions of others stay untouched; what is written
  * carries the present as its time. Directories are made (0755) and, once emptied, removed. -EBADMSG: a directory with contents

@@ -12,8 +12,9 @@
 #include "score/apply_wire.h"
 #include "score/patch.h"
 #include "score/patch_name.h"
+#include "score/seal.h"
 
-struct request { struct apply_job job; char *repo_path, *undo; };
+struct request { struct apply_job job; char *repo_path, *undo; size_t n_named; };
 
 /* The whole of a sealed memfd, mapped. */
 static int map_fd(int fd, size_t most, const char **ret, size_t *ret_len) {
@@ -43,6 +44,16 @@ static int take_path(char ***list, const char *p, size_t n) {
         return name_refusal(path) ? -EINVAL : strv_push_take(list, TAKE_PTR(path));
 }
 
+/* A name that is no path of a tree names nothing. */
+static int take_name(struct request *q, const char *p, size_t n) {
+        char *path = strndup(p, n);
+        if (path && name_refusal(path)) {
+                free(path);
+                return 0;
+        }
+        return strv_append_take(&q->job.named, &q->n_named, path);
+}
+
 /* Beyond it, allocation fails, which is an answer; the sandbox's own limit would kill. */
 static int limit_memory(uint64_t bytes) {
         struct rlimit limit = { bytes, bytes };
@@ -59,6 +70,7 @@ static int take_frame(struct request *q, enum apply_frame type, const char *p, s
         case FRAME_MODE: q->job.mode = (enum patch_mode)strtoul(number, NULL, 10); return q->job.mode < PATCH_MODE_MAX ? 0 : -EINVAL;
         case FRAME_PROTECT: return take_path(&q->job.protect, p, n);
         case FRAME_ALLOW: return take_path(&q->job.allow, p, n);
+        case FRAME_NAMED: return take_name(q, p, n);
         case FRAME_DIFF_MAX: q->job.diff = true; q->job.diff_max = MIN2(strtoul(number, NULL, 10), APPLY_DIFF_MAX); return 0;
         default: return -EINVAL;
         }
@@ -81,7 +93,7 @@ static int read_request(struct request *q, struct error *e) {
         return r < 0 ? error_set(e, r, "read the request to apply") : 0;
 }
 
-static int open_tree(int root, const char *repo_path, int *ret) {
+int apply_open_tree(int root, const char *repo_path, int *ret) {
         while (*repo_path == '/')
                 repo_path++;
         int fd = fs_open_beneath(root, *repo_path ? repo_path : ".", O_PATH | O_DIRECTORY, 0);
@@ -91,35 +103,44 @@ static int open_tree(int root, const char *repo_path, int *ret) {
         return 0;
 }
 
-static int open_base(const struct apply_base *b, const char *repo_path, int *ret) {
+int apply_open_base(const struct apply_base *b, const char *repo_path, int *ret) {
         if (strncmp(repo_path, "/usr/", 5) == 0 && fcntl(b->usr, F_GETFD) >= 0)
-                return open_tree(b->usr, repo_path + 5, ret);
+                return apply_open_tree(b->usr, repo_path + 5, ret);
         if (strncmp(repo_path, "/opt/", 5) == 0 && fcntl(b->opt, F_GETFD) >= 0)
-                return open_tree(b->opt, repo_path + 5, ret);
-        return open_tree(b->root, repo_path, ret);
+                return apply_open_tree(b->opt, repo_path + 5, ret);
+        return apply_open_tree(b->root, repo_path, ret);
 }
 
 static int run(struct request *q, int root, const struct apply_base *base, bool *ret_no_tree, struct error *e) {
         int r = read_request(q, e);
         if (r < 0)
                 return r;
-        r = open_tree(root, q->repo_path, &q->job.tree);
+        r = apply_open_tree(root, q->repo_path, &q->job.tree);
         if (r == 0)
-                r = open_base(base, q->repo_path, &q->job.base);
+                r = apply_open_base(base, q->repo_path, &q->job.base);
         if (r < 0) {
                 *ret_no_tree = r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EXDEV;
                 return error_set(e, r, "open the tree at %s", q->repo_path);
         }
+        q->job.repo_path = q->repo_path;
         return apply_job_run(&q->job, e);
 }
+
+static bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
 int apply_verb(int root, struct apply_base base) {
         struct request q = { .job = { .tree = -1, .base = -1 } };
         struct buf out = BUF_INIT((size_t)APPLY_REPORT_MAX + APPLY_DIFF_MAX);
         struct error e = { 0 };
+        struct buf seal = BUF_INIT(SEAL_BYTES_MAX);
         q.job.out = &out;
+        q.job.seal = is_open(APPLY_SEAL_FD) ? &seal : NULL;
+        q.job.watch_fd = is_open(APPLY_WATCH_FD) ? APPLY_WATCH_FD : -1;
         bool no_tree = false;
         int r = run(&q, root, &base, &no_tree, &e);
+        if (r == 0 && q.job.seal && (r = fs_write_all(APPLY_SEAL_FD, seal.data, seal.len)) < 0)
+                error_set(&e, r, "write the seal");
+        buf_release(&seal);
         if (r < 0) {
                 buf_reset(&out);
                 frame_adds(&out, no_tree ? FRAME_NO_TREE : FRAME_FAULT, e.text);
@@ -131,6 +152,7 @@ int apply_verb(int root, struct apply_base base) {
         free(q.undo);
         strv_free(q.job.protect);
         strv_free(q.job.allow);
+        strv_free(q.job.named);
         fd_close(q.job.tree);
         fd_close(q.job.base);
         return r < 0 ? 1 : 0;

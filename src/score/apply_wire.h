@@ -10,6 +10,12 @@
 #define APPLY_PATCH_FD 8
 #define APPLY_TEST_PATCH_FD 9
 #define APPLY_REPORT_FD 10
+#define APPLY_SEAL_FD 11                   /* where the seal goes (score/seal.h); may not be open: none is made */
+#define APPLY_WATCH_FD 12                  /* an inotify descriptor for it; may not be open */
+/* Of the helper that looks again: the seal, the watch, the report. */
+#define RECHECK_SEAL_FD 7
+#define RECHECK_WATCH_FD 8
+#define RECHECK_REPORT_FD 9
 
 #define APPLY_REQUEST_MAX (4u << 20)
 #define APPLY_REPORT_MAX (48u << 20)       /* beside the diff */
@@ -24,6 +30,7 @@ enum apply_frame {
         /* request */
         FRAME_REPO_PATH, FRAME_MODE /* digit */, FRAME_PROTECT, FRAME_ALLOW, FRAME_DIFF_MAX /* decimal; absent = no diff */,
         FRAME_MEMORY /* decimal: bytes the helper may take */,
+        FRAME_NAMED /* a file that the ids name */,
         FRAME_UNDO /* the agent's patch is not applied: its paths are reset, the bytes are the reason */,
         /* report */
         FRAME_RUNG /* digit: the agent's patch was applied */, FRAME_REJECTED /* reason */, FRAME_REFUSED /* reason */,
@@ -31,7 +38,9 @@ enum apply_frame {
         FRAME_FINDING /* weight digit, kind, NUL, path, NUL, detail */, FRAME_CONFIG /* path, NUL, '+' and contents, or '-' */,
         FRAME_MODULE /* path of a module, or of a link that may be one, that base does not have */,
         FRAME_DIFF, FRAME_DIFF_CUT /* a diff that is not whole */, FRAME_FAULT /* ours */, FRAME_END,
-        FRAME_NO_TREE /* there is no directory to work in; the bytes say where */, FRAME_MAX,
+        FRAME_NO_TREE /* there is no directory to work in; the bytes say where */,
+        /* seal: beside these FRAME_REPO_PATH, FRAME_TEST_FILE, FRAME_TOUCHED, FRAME_ALLOW, FRAME_PROTECT */
+        FRAME_MARK /* path, NUL, struct mark */, FRAME_DIRECTORY /* path, NUL, the watch's number */, FRAME_MAX,
 };
 /* Weights of findings; the daemon's enum integrity has the same values. */
 enum apply_weight { WEIGHT_NOTE, WEIGHT_SUSPECT, WEIGHT_VIOLATED };

@@ -189,6 +189,7 @@ static void on_ready(struct sandbox *s, void *user) {
         const struct score_request *q = x->q.request;
         struct apply_spec spec = {
                 .sandbox = s, .repo_path = q->repo_path, .patch = "", .test_patch = q->test_patch, .test_patch_len = q->test_patch_len, .mode = q->patch_mode,
+                .seal_fd = -1, .watch_fd = -1,
         };
         if (x->stopping)
                 return;

@@ -258,3 +258,54 @@ int edited_tests_find(const struct score_request *q, const struct framework *f, 
                         r = findings_add(findings, INTEGRITY_SUSPECT, "test_file_edited", *p, "the request's ids name it; left as patched");
         return r;
 }
+
+/* ---- the same, as files -------------------------------------------------------------------------------------------- */
+
+/* Without the last part of a dotted name of n bytes; 0 when it is the only one. */
+static size_t without_last(const char *name, size_t n) {
+        while (n > 0 && name[n - 1] != '.')
+                n--;
+        return n > 0 ? n - 1 : 0;
+}
+
+/* The first n bytes, and those without one and two last parts, may be a module: classes may be in classes. */
+static int add_module_files(char ***v, size_t *count, const char *name, size_t n) {
+        char path[PATCH_PATH_MAX + 4];
+        int r = 0;
+        for (int k = 0; k < 3 && n > 0 && r == 0; k++, n = without_last(name, n)) {
+                if (n >= PATCH_PATH_MAX)
+                        continue;
+                for (size_t i = 0; i < n; i++)
+                        path[i] = name[i] == '.' ? '/' : name[i];
+                memcpy(path + n, ".py", 4);
+                r = strv_append_take(v, count, strdup(path));
+        }
+        return r;
+}
+
+struct named { char **v; size_t n; const char *last; size_t last_len; };
+
+static int add_named(struct named *d, const char *id) {
+        const char *open = strchr(id, '('), *file = strstr(id, "::");
+        const char *name = open && !file ? open + 1 : id;               /* "test_x (pkg.mod.Class)" */
+        size_t len = file ? (size_t)(file - id) : open ? strcspn(name, ")") : without_last(name, strlen(name));
+        if (len == 0 || (len == d->last_len && memcmp(name, d->last, len) == 0))
+                return 0;
+        d->last = name;
+        d->last_len = len;
+        return file ? strv_append_take(&d->v, &d->n, strndup(name, len)) : add_module_files(&d->v, &d->n, name, len);
+}
+
+int named_tests(const struct score_request *q, char ***ret) {
+        struct named d = { .last = "" };
+        char *const *const lists[] = { q->fail_to_pass, q->pass_to_pass };
+        int r = 0;
+        for (size_t k = 0; k < ARRAY_SIZE(lists); k++)
+                for (char *const *id = lists[k]; r == 0 && id && *id && d.n < NAMED_TESTS_MAX; id++)
+                        r = add_named(&d, *id);
+        if (r < 0)
+                strv_free(d.v);
+        else
+                *ret = d.v;
+        return r;
+}

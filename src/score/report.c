@@ -13,7 +13,7 @@ static const char *const fault_names[] = {
         [FAULT_NOT_COLLECTED] = "not_collected", [FAULT_REPORT_LIMIT] = "report_limit", [FAULT_NO_END_RECORD] = "no_end_record",
         [FAULT_COUNT_MISMATCH] = "count_mismatch", [FAULT_EXIT_STATUS_MISMATCH] = "exit_status_mismatch",
         [FAULT_RUNNER_FROM_TREE] = "runner_from_tree", [FAULT_SHADOWING_MODULE] = "shadowing_module",
-        [FAULT_TEST_FILE_CHANGED] = "test_file_changed", [FAULT_FOREIGN_TEST] = "foreign_test",
+        [FAULT_FOREIGN_TEST] = "foreign_test",
 };
 STRING_TABLE(report_fault, fault_names, FAULT_MAX)
 
@@ -290,7 +290,7 @@ static int on_end(struct report *r, const struct json *o) {
         r->ended = true;
         if (!get_int(o, "x", &r->end_status) || !get_int(o, "tests", &r->end_tests) || !get_int(o, "bad", &r->end_bad))
                 return malformed(r, "end");
-        return note_names(r, o, "changed", FAULT_TEST_FILE_CHANGED);
+        return 0;
 }
 
 static int dispatch(struct report *r, const struct json *o) {

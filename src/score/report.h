@@ -43,7 +43,6 @@ enum report_fault {     /* each at most once a run, with the first detail */
         FAULT_EXIT_STATUS_MISMATCH,     /* the end names another status than the kernel, or one that does not fit the outcomes */
         FAULT_RUNNER_FROM_TREE,         /* the tree is (a part of) the runner */
         FAULT_SHADOWING_MODULE,         /* the patch made a module that stands before an installed one */
-        FAULT_TEST_FILE_CHANGED,        /* a file of the test patch was written while the tests ran */
         FAULT_FOREIGN_TEST,             /* a test whose id names a class that it is none of */
         FAULT_MAX,
 };

@@ -230,22 +230,7 @@ static int put_ids(struct json_writer *w, const struct run_spec *s) {
         return r;
 }
 
-/* "tests/test_a.py" of "tests/test_a.py::test_x"; once for neighbours in the list. */
-static void put_files_of(struct json_writer *w, char *const *ids) {
-        const char *last = "";
-        size_t last_len = 0;
-        for (; ids && *ids; ids++) {
-                const char *end = strstr(*ids, "::");
-                size_t len = end ? (size_t)(end - *ids) : 0;
-                if (len == 0 || (len == last_len && memcmp(*ids, last, len) == 0))
-                        continue;
-                json_put_string(w, *ids, len);
-                last = *ids;
-                last_len = len;
-        }
-}
-
-static void put_applied(struct json_writer *w, const struct apply_result *a, const struct score_request *q) {
+static void put_applied(struct json_writer *w, const struct apply_result *a) {
         json_put_key(w, "base_config");
         json_begin_array(w);
         for (size_t i = 0; a && i < a->n_base_config; i++) {
@@ -262,13 +247,6 @@ static void put_applied(struct json_writer *w, const struct apply_result *a, con
         json_begin_array(w);
         for (char **p = a ? a->new_modules : NULL; p && *p; p++)
                 json_put_text(w, *p);
-        json_end_array(w);
-        json_put_key(w, "tests");               /* files of the test patch, and of the ids: a write to one while the tests run is told */
-        json_begin_array(w);
-        for (char **p = a ? a->test_files : NULL; p && *p; p++)
-                json_put_text(w, *p);
-        put_files_of(w, q->fail_to_pass);
-        put_files_of(w, q->pass_to_pass);
         json_end_array(w);
 }
 
@@ -287,7 +265,7 @@ static int make_plan(const struct run_spec *s, const char *nonce) {
         json_put_texts(&w, c->argv + c->runner_at + 1);
         put_environment(&w, s->request->env);
         put_redirects(&w, c);
-        put_applied(&w, s->apply, s->request);
+        put_applied(&w, s->apply);
         int r = put_ids(&w, s);
         json_end_object(&w);
         if (r == 0)

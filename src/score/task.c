@@ -5,7 +5,10 @@
 #include "score/task_internal.h"
 
 #include <fcntl.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
 
+#include "score/edited_tests.h"
 #include "score/similarity.h"
 
 uint64_t task_lap(struct score_task *t) {
@@ -42,6 +45,8 @@ static void task_free(struct score_task *t) {
         run_files_release(&t->files);
         command_release(&t->command);
         apply_result_release(&t->apply);
+        fd_close(t->seal_fd);
+        fd_close(t->watch_fd);
         score_record_release(&t->rec);
         score_request_release(&t->req);
         free(t->layers);
@@ -66,7 +71,7 @@ static void on_last(uv_handle_t *h) {
 }
 
 void task_check_end(struct score_task *t) {
-        if (!t->ending || t->sandbox || t->acquiring || t->ticket || t->applying || t->testing || t->reading || t->encoding || t->linting || t->comparing || t->collection || t->state == STATE_DONE)
+        if (!t->ending || t->sandbox || t->acquiring || t->ticket || t->applying || t->testing || t->rechecking || t->reading || t->encoding || t->linting || t->comparing || t->collection || t->state == STATE_DONE)
                 return;
         t->state = STATE_DONE;
         if (t->tree)
@@ -160,21 +165,34 @@ static const char **protected_paths(const struct score_task *t) {
         return v;
 }
 
+/* Where no agent's code runs, nothing has to be looked at again. Without a watch (there is a limit to them) the rest is looked at. */
+static int open_seal(struct score_task *t) {
+        if (t->req.patch_len == 0)
+                return 0;
+        t->seal_fd = memfd_create("seal", MFD_CLOEXEC);
+        t->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+        return t->seal_fd < 0 ? -errno : 0;
+}
+
 static void start_apply(struct score_task *t) {
         const struct score_request *q = &t->req;
         _cleanup_free_ const char **protect = protected_paths(t);
+        _cleanup_strv_ char **named = NULL;
+        int r = open_seal(t);
+        if (r == 0 && t->seal_fd >= 0)
+                r = named_tests(q, &named);
         struct apply_spec spec = {
                 .sandbox = t->sandbox, .repo_path = q->repo_path, .patch = q->patch, .patch_len = q->patch_len, .test_patch = q->test_patch,
                 .test_patch_len = q->test_patch_len, .mode = q->patch_mode, .protect = protect,
                 .allow_config = (const char *const *)q->allow_config, .capture_diff = q->capture_diff || q->reference_patch_len > 0,
-                .diff_max = DIFF_MAX, .memory_bytes = q->limits.memory_bytes,
+                .diff_max = DIFF_MAX, .named = (const char *const *)named, .seal_fd = t->seal_fd, .watch_fd = t->watch_fd, .memory_bytes = q->limits.memory_bytes,
         };
         struct error e = {0};
         t->state = STATE_APPLY;
         t->applying = true;
-        if (!protect)
-                error_set(&e, -ENOMEM, "apply");
-        if (!protect || score_apply(&spec, on_applied, t, &e) < 0) {
+        if (!protect || r < 0)
+                error_set(&e, r < 0 ? r : -ENOMEM, "apply");
+        if (!protect || r < 0 || score_apply(&spec, on_applied, t, &e) < 0) {
                 t->applying = false;
                 task_set_failure(t, &e);
                 task_end(t);
@@ -219,7 +237,7 @@ static void on_limit(struct sandbox *s, enum limit_kind kind, void *user) {
         struct score_task *t = user;
         t->rec.limits_hit[kind] = true;
         t->test_killed = true;
-        if (!t->ending && !t->testing && !t->reading && !t->encoding && !t->linting && !t->applying)
+        if (!t->ending && !t->testing && !t->rechecking && !t->reading && !t->encoding && !t->linting && !t->applying)
                 task_end(t);
 }
 
@@ -350,7 +368,7 @@ int score_task_start(const struct score_env *env, const char *id, struct score_r
         if (!t)
                 return error_set(e, -ENOMEM, "start a task");
         *t = (struct score_task){
-                .env = *env, .id = strdup(id), .log_dirfd = log_dirfd, .done = done, .user = user, .started_ns = now_ns(), .phase_ns = now_ns(),
+                .env = *env, .id = strdup(id), .log_dirfd = log_dirfd, .seal_fd = -1, .watch_fd = -1, .done = done, .user = user, .started_ns = now_ns(), .phase_ns = now_ns(),
         };
         score_record_init(&t->rec);
         int r = t->id ? score_record_echo(&t->rec, req) : -ENOMEM;

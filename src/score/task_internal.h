@@ -18,6 +18,7 @@ enum task_state {
         STATE_APPLY,
         STATE_TEST,
         STATE_KILL,             /* what the tests left behind is being killed */
+        STATE_RECHECK,          /* has anybody written what the verdict rests on? */
         STATE_RESULTS,          /* image mode: what it left in the output mount is read */
         STATE_LINT,
         STATE_DESTROY,
@@ -41,11 +42,12 @@ struct score_task {
         struct tree_ticket *ticket;
         struct tree *tree;
         struct sandbox *sandbox;                /* until gone */
-        bool applying, testing, killing, reading, encoding, linting, comparing;     /* a callback is owed */
+        bool applying, testing, rechecking, reading, encoding, linting, comparing;     /* a callback is owed */
 
         struct command command;
         struct run_files files;
         struct apply_result apply; bool applied;
+        int seal_fd, watch_fd;                  /* what applying noted for the look after the run; -1: none */
         struct run *run;
         struct collection_wait *collection;     /* a callback is owed */
         bool collection_ready;                  /* it came while the tests ran */
@@ -93,6 +95,7 @@ int task_no_results(struct score_task *t);      /* at the end: where none were r
 int task_record_tree(struct score_task *t);
 int task_record_apply(struct score_task *t);
 int task_record_test(struct score_task *t, const struct exec_end *end);
+int task_record_recheck(struct score_task *t, int r, const struct findings *f, const struct error *e);
 int task_record_lint(struct score_task *t, const struct exec_end *end);
 int task_record_output(struct score_task *t);
 void task_record_network(struct score_task *t, struct sandbox *s);

@@ -175,6 +175,12 @@ int task_record_test(struct score_task *t, const struct exec_end *end) {
         return report && end->started ? from_report(t, report) : from_text(t);
 }
 
+int task_record_recheck(struct score_task *t, int r, const struct findings *f, const struct error *e) {
+        if (r == 0)
+                return take_findings(&t->rec.findings, f);
+        return findings_add(&t->rec.findings, INTEGRITY_SUSPECT, "not_rechecked", NULL, e->text);
+}
+
 int task_record_lint(struct score_task *t, const struct exec_end *end) {
         _cleanup_buf_ struct buf b = BUF_INIT(LINT_OUTPUT_MAX + 4096);
         if (!end->started || end->sandbox_ended)

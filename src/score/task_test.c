@@ -4,6 +4,8 @@
 static void after_tests(struct score_task *t);
 static void ask_collection(struct score_task *t);
 
+#include "score/recheck.h"
+
 /* ---- tests ------------------------------------------------------------------------------------------------------------ */
 
 static void on_tested(struct run *run, const struct exec_end *end, void *user) {
@@ -19,9 +21,11 @@ static void on_tested(struct run *run, const struct exec_end *end, void *user) {
                 ask_collection(t);
         if (t->ending)
                 task_check_end(t);
-        else if (r < 0 || end->sandbox_ended)
+        else if (r < 0 || end->sandbox_ended) {
+                if (t->seal_fd >= 0 && !end->timed_out && task_record_recheck(t, -ESHUTDOWN, NULL, &(struct error){ .text = "the sandbox ended with the tests" }) < 0)
+                        task_set_error(t, "internal", "no memory for the findings");
                 task_end(t);
-        else
+        } else
                 after_tests(t);
 }
 
@@ -118,19 +122,49 @@ void task_after_results(struct score_task *t) {
                 task_end(t);
 }
 
-/* Only the init is left: nobody writes any more. */
-static void on_killed(struct sandbox *s, void *user) {
-        struct score_task *t = user;
-        if (t->ending)
-                return;
+/* ---- a look at what is left --------------------------------------------------------------------------------------------- */
+
+static void after_recheck(struct score_task *t) {
         if (t->req.result_files)
                 task_results(t);
         else
                 task_after_results(t);
 }
 
+static void on_rechecked(int r, const struct findings *f, const struct error *e, void *user) {
+        struct score_task *t = user;
+        t->rechecking = false;
+        if (task_record_recheck(t, r, f, e) < 0)
+                task_set_error(t, "internal", "no memory for the findings");
+        if (t->ending)
+                task_check_end(t);
+        else
+                after_recheck(t);
+}
+
+/* Only the init is left: nobody writes any more. */
+static void on_killed(struct sandbox *s, void *user) {
+        struct score_task *t = user;
+        struct error e = {0};
+        if (t->ending)
+                return;
+        if (t->seal_fd < 0) {
+                after_recheck(t);
+                return;
+        }
+        t->state = STATE_RECHECK;
+        t->rechecking = true;
+        int r = recheck_start(s, t->seal_fd, t->watch_fd, on_rechecked, t, &e);
+        if (r < 0)
+                on_rechecked(r, NULL, &e, t);
+}
+
 static void after_tests(struct score_task *t) {
         t->state = STATE_KILL;
-        if ((!t->req.lint_command[0] && !t->req.result_files) || sandbox_kill_all(t->sandbox, on_killed, t) < 0)
-                task_end(t);            /* destroying kills everything as well */
+        bool nothing = t->seal_fd < 0 && !t->req.lint_command[0] && !t->req.result_files;       /* destroying kills everything as well */
+        int r = nothing ? 0 : sandbox_kill_all(t->sandbox, on_killed, t);
+        if (r < 0 && t->seal_fd >= 0 && task_record_recheck(t, r, NULL, &(struct error){ .text = "the sandbox was gone" }) < 0)
+                task_set_error(t, "internal", "no memory for the findings");
+        if (nothing || r < 0)
+                task_end(t);
 }

@@ -15,15 +15,14 @@ Events and their fields:
     run       i                        test i (its place in the list) begins
     test      i, p, d                  it ended: phases (below), milliseconds
     other     id, p                    an outcome of a test that is not in the list
-    end       x, tests, bad, changed   exit status, number of `test` events, how many of them did not pass; paths of the test patch whose
-                                       file was written, made or removed since the start
+    end       x, tests, bad            exit status, number of `test` events, how many of them did not pass
 
 Phases are pairs of letters, in the order in which they were reported: which (s setup, c call, t teardown) and what
 (p passed, f failed, e error, s skipped, x failed as expected, X passed though expected to fail).
 
 Everything needed later is taken at import, before any code of the tree runs, and runs on private builtins.
 """
-from os import write as _write, getpid as _getpid, lstat as _lstat
+from os import write as _write, getpid as _getpid
 from time import perf_counter as _clock
 try:
     from _json import encode_basestring_ascii as _quote
@@ -32,7 +31,6 @@ except ImportError:
 
 ID_MAX = 16384
 TEXT_MAX = 2000
-CHANGED_MAX = 64
 
 
 def _clean(text, limit):
@@ -45,15 +43,6 @@ def _clean(text, limit):
     return text
 
 
-def _state(path):
-    """What changes with every write and cannot be set back: the time of the last change. None: there is nothing."""
-    try:
-        found = _lstat(path)
-    except (OSError, ValueError):
-        return None
-    return found.st_ctime_ns, found.st_size, found.st_mode
-
-
 class Channel(object):
     def __init__(self, fd, nonce):
         self._fd = fd
@@ -61,15 +50,6 @@ class Channel(object):
         self._seq = 0
         self._pid = _getpid()
         self._lost = False
-        self._watched = []
-
-    def watch(self, top, paths):
-        """Before any code of the tree has run: the files of the test patch and of the ids."""
-        self._watched = [(top + "/" + path, path, _state(top + "/" + path)) for path in sorted(set(paths))]
-
-    def emit_end(self, status, tests, bad):
-        changed = [path for full, path, was in self._watched if _state(full) != was]
-        self.emit("end", x=status, tests=tests, bad=bad, changed=changed[:CHANGED_MAX])
 
     def emit(self, event, **fields):
         if self._lost or _getpid() != self._pid:  # a fork of the runner reports nothing

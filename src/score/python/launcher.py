@@ -217,7 +217,6 @@ def main():
         plan["config"] = extra["prepare"](plan, tree, getattr(runner, "__version__", "0"))
     plan["hidden"] = hidden
     channel = space["Channel"](events, plan["nonce"])
-    channel.watch(tree, plan["tests"])
     status = space["run"](runner, channel, plan, from_tree)
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         try:

@@ -256,5 +256,5 @@ def run(pytest, channel, plan, from_tree):
         for name in reporter.selection.gone + reporter.selection.missing():
             _sys.stderr.write("ERROR: not found: %s\n" % name)
             status = 4
-    channel.emit_end(status, reporter.tests, reporter.bad)
+    channel.emit("end", x=status, tests=reporter.tests, bad=reporter.bad)
     return status

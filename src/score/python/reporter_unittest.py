@@ -245,5 +245,5 @@ def run(unittest, channel, plan, from_tree):
         status = 0
     except SystemExit as e:
         status = 0 if e.code is None else int(e.code) if isinstance(e.code, (int, bool)) else 1
-    channel.emit_end(status, report.count, report.bad)
+    channel.emit("end", x=status, tests=report.count, bad=report.bad)
     return status

@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "sandbox/results_wire.h"
+#include "score/recheck.h"
 #include "score/task_internal.h"
 
 /* ---- fakes ------------------------------------------------------------------------------------------------------------- */
@@ -32,6 +33,7 @@ static struct fake {
         char *cwd, *view, *view_output; bool view_read_only, helper;
         char plan[4096]; int events;
         void (*killed)(struct sandbox *, void *); void *kill_user;
+        int n_rechecks, recheck_error;
         int done; enum outcome outcome; char error_code[64]; char *json;
 } f;
 
@@ -137,6 +139,16 @@ int score_apply(const struct apply_spec *spec, apply_done done, void *user, stru
         f.apply_user = user;
         return 0;
 }
+int recheck_start(struct sandbox *s, int seal_fd, int watch_fd, recheck_done done, void *user, struct error *e) {
+        struct findings found = {0};
+        struct error why = {.code = f.recheck_error, .text = "the helper was ended"};
+        f.n_rechecks++;
+        if (!f.recheck_error)
+                assert_int_equal(findings_add(&found, INTEGRITY_SUSPECT, "test_file_changed", "a.py", "written"), 0);
+        done(f.recheck_error, &found, &why, user);
+        findings_release(&found);
+        return 0;
+}
 void apply_result_release(struct apply_result *r) {
         free(r->patch_reason);
         free(r->test_patch_reason);
@@ -207,7 +219,10 @@ static void tests_ended(int status) {
         struct exec_end end = {.started = true, .status = status};
         f.exited(&exec, &end, f.exec_user);
 }
+static void all_killed(void) { f.killed(&f.box, f.kill_user); }
 static void box_gone(void) {
+        if (f.killed && !f.destroyed)
+                all_killed();
         struct sandbox_end end = {.usage = {.wall_ms = 5}};
         f.cb->gone(&f.box, &end, f.box_user);
         for (int i = 0; i < 10; i++)
@@ -225,6 +240,8 @@ static void a_task_ends_once_and_only_when_the_sandbox_is_gone(void **state) {
         assert_string_equal(f.exec_argv[1], "/run/brig/command");
         say("--- PASS: TestX (0.00s)\n");
         tests_ended(0);
+        assert_false(f.destroyed);
+        all_killed();
         assert_true(f.destroyed);
         spin();
         assert_int_equal(f.done, 0);
@@ -590,7 +607,8 @@ static void the_linter_runs_after_the_kill_and_changes_nothing(void **state) {
         tests_ended(0);
         assert_false(f.destroyed);
         assert_int_equal(f.n_execs, 1);
-        f.killed(&f.box, f.kill_user);
+        all_killed();
+        assert_int_equal(f.n_rechecks, 1);
         assert_int_equal(f.n_execs, 2);
         say("a.py:1:1: E501\n");
         tests_ended(EXITED(1));
@@ -648,7 +666,6 @@ static void a_launched_run_reports_over_its_channel(void **state) {
         fd_close(f.events);
         box_gone();
         assert_int_equal(f.outcome, OUTCOME_RESOLVED);
-        assert_non_null(strstr(f.json, "\"integrity\":{\"verdict\":\"clean\",\"findings\":[]}"));
         assert_non_null(strstr(f.json, "\"argv\":[\"python3\",\"-B\",\"-m\",\"pytest\",\"-q\",\"a.py::x[a b]\"]"));
 }
 
@@ -659,6 +676,35 @@ static void a_launched_run_without_an_end_is_never_resolved(void **state) {
         box_gone();
         assert_int_equal(f.outcome, OUTCOME_UNRESOLVED);
         assert_non_null(strstr(f.json, "no_end_record"));
+}
+
+static void what_the_run_wrote_is_looked_at_when_nothing_lives(void **state) {
+        for (int fails = 0; fails < 2; fails++) {
+                begin(TEXT);
+                f.recheck_error = fails ? -EIO : 0;
+                tree_ready();
+                box_ready();
+                applied(true, true);
+                say("--- PASS: TestX (0.00s)\n");
+                tests_ended(0);
+                assert_int_equal(f.n_rechecks, 0);
+                box_gone();
+                assert_int_equal(f.n_rechecks, 1);
+                assert_int_equal(f.outcome, OUTCOME_RESOLVED);
+                assert_non_null(strstr(f.json, "\"verdict\":\"suspect\""));
+                assert_non_null(strstr(f.json, fails ? "not_rechecked" : "test_file_changed"));
+        }
+}
+
+static void a_sandbox_that_ends_with_the_tests_is_told(void **state) {
+        begin(TEXT);
+        tree_ready();
+        box_ready();
+        applied(true, true);
+        say("--- PASS: TestX (0.00s)\n");
+        f.exited(&exec, &(struct exec_end){.started = true, .status = 9, .sandbox_ended = true}, f.exec_user);
+        box_gone();
+        assert_non_null(strstr(f.json, "not_rechecked"));
 }
 
 static int set_up(void **state) {
@@ -696,6 +742,8 @@ int main(void) {
                 cmocka_unit_test(a_program_that_cannot_be_started_belongs_to_the_sandbox),
                 cmocka_unit_test(a_launched_run_reports_over_its_channel),
                 cmocka_unit_test(a_launched_run_without_an_end_is_never_resolved),
+                cmocka_unit_test(what_the_run_wrote_is_looked_at_when_nothing_lives),
+                cmocka_unit_test(a_sandbox_that_ends_with_the_tests_is_told),
         };
         return cmocka_run_group_tests_name("score/task", tests, set_up, tear_down);
 }

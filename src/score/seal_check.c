@@ -1,0 +1,199 @@
+#include <fcntl.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fs.h"
+#include "base/strv.h"
+#include "score/apply_config.h"
+#include "score/apply_tree.h"
+#include "score/seal_private.h"
+
+struct list { char **v; size_t n; };
+
+struct checking {
+        const struct seal_view *v;
+        struct apply_job job;                  /* for its rules */
+        char *repo_path;
+        struct list tests, touched, marked, written;
+        bool above[SEAL_DIRECTORIES_MAX];      /* numbers of watches that have something to tell */
+        unsigned told;
+        struct error *e;
+};
+
+static int take(struct list *l, const char *p, size_t n) { return strv_append_take(&l->v, &l->n, strndup(p, n)); }
+
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static bool has(const struct list *l, const char *path) { return l->n > 0 && bsearch(&path, l->v, l->n, sizeof *l->v, by_text); }
+
+static int tell(struct checking *c, const char *kind, const char *path, const char *detail) {
+        char text[2 * PATCH_PATH_MAX];
+        if (c->told++ >= SEAL_FINDINGS_MAX)
+                return 0;
+        int n = snprintf(text, sizeof text, "%d%s%c%s%c%s", WEIGHT_SUSPECT, kind, 0, path, 0, detail);
+        return frame_add(c->job.out, FRAME_FINDING, text, MIN2((size_t)n, sizeof text - 1));
+}
+
+/* ---- the marks ------------------------------------------------------------------------------------------------------------------ */
+
+static int compare(struct checking *c, const char *path, const struct mark *was) {
+        struct mark now;
+        int r = seal_mark(c->job.tree, path, was->has_hash, &now);
+        if (r < 0 && r != -EACCES && r != -ELOOP)
+                return r;
+        if (r == 0 && memcmp(&now, was, sizeof now) == 0)
+                return 0;
+        const char *module;
+        size_t n, dir_len;
+        enum config_class class = config_classify(path, &module, &n, &dir_len);
+        const char *kind = class == CONFIG_RUNNER || class == CONFIG_SHARED ? "runner_config_changed" : "test_file_changed";
+        return tell(c, kind, path, now.mode && was->mode ? "written while the tests ran" : now.mode ? "made while the tests ran" : "removed while the tests ran");
+}
+
+/* Which watches have seen their directory leave its place. */
+static void read_watches(struct checking *c) {
+        char space[4096] __attribute__((aligned(8)));
+        for (ssize_t n; c->v->watch_fd >= 0 && (n = read(c->v->watch_fd, space, sizeof space)) > 0;)
+                for (char *p = space; p < space + n;) {
+                        const struct inotify_event *ev = (const void *)p;
+                        if (ev->wd > 0 && ev->wd <= (int)SEAL_DIRECTORIES_MAX && ev->mask & (IN_MOVE_SELF | IN_DELETE_SELF))
+                                c->above[ev->wd - 1] = true;
+                        p += sizeof *ev + ev->len;
+                }
+}
+
+static int read_frame(struct checking *c, enum apply_frame type, const char *p, size_t n) {
+        const char *end = memchr(p, 0, n), *rest = end ? end + 1 : NULL;
+        struct mark mark;
+        int wd;
+        switch (type) {
+        case FRAME_REPO_PATH: c->repo_path = strndup(p, n); return c->repo_path ? 0 : -ENOMEM;
+        case FRAME_TEST_FILE: return take(&c->tests, p, n);
+        case FRAME_TOUCHED: return take(&c->touched, p, n);
+        case FRAME_PROTECT: return strv_push_n(&c->job.protect, p, n);
+        case FRAME_ALLOW: return strv_push_n(&c->job.allow, p, n);
+        case FRAME_MARK:
+                return rest && p + n - rest == sizeof mark ? take(&c->marked, p, strlen(p)) : -EBADMSG;
+        case FRAME_DIRECTORY:
+                if (!rest || p + n - rest != sizeof wd)
+                        return -EBADMSG;
+                memcpy(&wd, rest, sizeof wd);
+                return wd > 0 && wd <= (int)SEAL_DIRECTORIES_MAX && c->above[wd - 1] ? tell(c, "test_file_changed", p, "a directory above test files was moved while the tests ran") : 0;
+        default: return -EBADMSG;
+        }
+}
+
+static int read_seal(struct checking *c, const char *seal, size_t len) {
+        enum apply_frame type;
+        const char *p;
+        size_t at = 0, n;
+        int r = 0, more = 0;
+        while (r == 0 && (more = frame_next(seal, len, &at, &type, &p, &n)) == 1)
+                r = read_frame(c, type, p, n);
+        struct list *const lists[] = { &c->tests, &c->touched, &c->marked };
+        for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+                if (lists[i]->v)
+                        strv_sort(lists[i]->v);
+        return r < 0 ? r : more < 0 || !c->repo_path ? -EBADMSG : 0;
+}
+
+static int compare_all(struct checking *c, const char *seal, size_t len) {
+        enum apply_frame type;
+        const char *p;
+        size_t at = 0, n;
+        int r = 0;
+        while (r == 0 && frame_next(seal, len, &at, &type, &p, &n) == 1) {
+                struct mark mark;
+                if (type != FRAME_MARK)
+                        continue;
+                memcpy(&mark, p + strlen(p) + 1, sizeof mark);
+                r = compare(c, p, &mark);
+        }
+        return r;
+}
+
+/* ---- what else was written ------------------------------------------------------------------------------------------------------ */
+
+struct plane { struct checking *c; const char *in_plane, *name; };
+
+/* What the patch wrote itself is its own matter; where it configures the runner there is a mark. */
+static int on_tree(void *user, const char *path, bool was_there) {
+        struct plane *p = user;
+        size_t n = strlen(p->in_plane);
+        const char *inside = path + n + (n > 0);
+        if (has(&p->c->marked, inside) || has(&p->c->touched, inside))
+                return 0;
+        return take(&p->c->written, inside, strlen(inside));
+}
+
+static int on_rest(void *user, const char *path, bool was_there) {
+        struct plane *p = user;
+        char whole[PATCH_PATH_MAX + 8];
+        snprintf(whole, sizeof whole, "%s%s%s", p->name, *p->name ? "/" : "", path);
+        const char *why = seal_outside(p->c->v, whole, was_there);
+        return why ? tell(p->c, "runner_changed", whole, why) : 0;
+}
+
+bool seal_is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+
+/* The plane that a path is in, and the path in it. */
+static int plane_of(const struct seal_view *v, const char *path, const char **ret) {
+        while (*path == '/')
+                path++;
+        int k = strncmp(path, "usr/", 4) == 0 && seal_is_open(v->upper[1]) ? 1 : strncmp(path, "opt/", 4) == 0 && seal_is_open(v->upper[2]) ? 2 : 0;
+        *ret = path + (k ? 4 : 0);
+        return k;
+}
+
+static int look(struct checking *c) {
+        static const char *const names[] = { "", "usr", "opt" };
+        const struct seal_view *v = c->v;
+        const int bases[] = { v->base.root, v->base.usr, v->base.opt };
+        const char *at;
+        int home = plane_of(v, c->repo_path, &at);
+        struct plane p = { c, at, names[home] };
+        struct seal_walk w = { .left = SEAL_WRITTEN_MAX, .found = on_tree, .user = &p };
+        if (!seal_is_open(v->upper[home]))
+                return 0;
+        _cleanup_close_ int plane = home ? openat(v->root, names[home], O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : fcntl(v->root, F_DUPFD_CLOEXEC, 20);
+        int r = seal_walk(&w, v->upper[home], seal_is_open(bases[home]) ? bases[home] : -1, plane, at);
+        w.found = on_rest;
+        for (int k = 0; k < 3 && r == 0; k++) {
+                p.name = names[k];
+                w.skip = k == home ? at : NULL;
+                if (seal_is_open(v->upper[k]))
+                        r = seal_walk(&w, v->upper[k], seal_is_open(bases[k]) ? bases[k] : -1, -1, "");
+        }
+        if (c->written.v)
+                strv_sort(c->written.v);
+        if (r == -E2BIG)
+                r = tell(c, "many_files_written", "", "more files were written while the tests ran than are looked at");
+        return r < 0 ? r : apply_job_look(&c->job, c->tests.v, c->written.v, c->e);
+}
+
+int seal_check(const char *seal, size_t len, const struct seal_view *v, struct buf *out, struct error *e) {
+        struct checking c = { .v = v, .job = { .tree = -1, .base = -1, .out = out }, .e = e };
+        read_watches(&c);
+        int r = read_seal(&c, seal, len);
+        if (r == 0) r = apply_open_tree(v->root, c.repo_path, &c.job.tree);
+        if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
+                r = tell(&c, "test_file_changed", "", "the tree itself was removed while the tests ran");
+        else if (r == 0) {
+                r = apply_open_base(&v->base, c.repo_path, &c.job.base);
+                if (r == 0) r = compare_all(&c, seal, len);
+                if (r == 0) r = look(&c);
+        }
+        fd_close(c.job.tree);
+        fd_close(c.job.base);
+        strv_free(c.job.protect);
+        strv_free(c.job.allow);
+        strv_free(c.tests.v);
+        strv_free(c.touched.v);
+        strv_free(c.marked.v);
+        strv_free(c.written.v);
+        free(c.repo_path);
+        return r < 0 && e->code >= 0 ? error_set(e, r, "look again at the tree") : r;
+}

@@ -1,0 +1,148 @@
+#define OPENSSL_SUPPRESS_DEPRECATED        /* see archive/inflow.c */
+#include <fcntl.h>
+#include <openssl/sha.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/strv.h"
+#include "score/apply_config.h"
+#include "score/apply_tree.h"
+#include "score/apply_wire.h"
+#include "score/seal_private.h"
+
+int seal_mark(int tree, const char *path, bool contents, struct mark *ret) {
+        CLEANUP(entry_release) struct entry en = { 0 };
+        struct stat st;
+        SHA256_CTX sha;
+        memset(ret, 0, sizeof *ret);           /* it is compared as bytes */
+        int r = tree_stat(tree, path, &st);
+        if (r < 0 || st.st_mode == 0)
+                return r;
+        ret->mode = st.st_mode;
+        ret->ino = st.st_ino;
+        ret->size = S_ISDIR(st.st_mode) ? 0 : (uint64_t)st.st_size;
+        ret->sec = S_ISDIR(st.st_mode) ? 0 : st.st_ctim.tv_sec;
+        ret->nsec = S_ISDIR(st.st_mode) ? 0 : (uint64_t)st.st_ctim.tv_nsec;
+        if (!contents || !(S_ISREG(st.st_mode) || S_ISLNK(st.st_mode)))
+                return 0;
+        r = tree_read(tree, path, &en);
+        if (r < 0)
+                return r == -EFBIG ? 0 : r;
+        ret->has_hash = 1;
+        SHA256_Init(&sha);
+        SHA256_Update(&sha, en.data ? en.data : "", en.len);
+        SHA256_Final(ret->hash, &sha);
+        return 0;
+}
+
+struct making { const struct seal *s; struct buf *out; struct timespec newest; char **directories; size_t n_directories; };
+
+static int add_pair(struct buf *out, enum apply_frame type, const char *path, const void *p, size_t n) {
+        _cleanup_buf_ struct buf b = BUF_INIT(PATCH_PATH_MAX + n + 1);
+        int r = buf_add(&b, path, strlen(path) + 1);
+        if (r == 0) r = buf_add(&b, p, n);
+        return r == 0 ? frame_add(out, type, b.data, b.len) : r;
+}
+
+/* Directories above the file: known ones end the way up. */
+static int note_directories(struct making *m, const char *path) {
+        char part[PATCH_PATH_MAX + 1];
+        int r = 0;
+        snprintf(part, sizeof part, "%s", path);
+        for (char *slash; r == 0 && m->n_directories < SEAL_DIRECTORIES_MAX && (slash = strrchr(part, '/'));) {
+                *slash = 0;
+                if (strv_contains((const char *const *)m->directories, part))
+                        return 0;
+                r = strv_append_take(&m->directories, &m->n_directories, strdup(part));
+        }
+        return r;
+}
+
+static int mark_all(struct making *m, char **paths, bool written) {
+        int r = 0;
+        for (; paths && *paths && r == 0; paths++) {
+                struct mark mark;
+                r = seal_mark(m->s->tree, *paths, written, &mark);
+                if (r < 0 || (!written && !mark.mode))
+                        continue;
+                if (mark.sec > m->newest.tv_sec || (mark.sec == m->newest.tv_sec && (long)mark.nsec > m->newest.tv_nsec))
+                        m->newest = (struct timespec){ mark.sec, (long)mark.nsec };
+                r = add_pair(m->out, FRAME_MARK, *paths, &mark, sizeof mark);
+                if (r == 0)
+                        r = note_directories(m, *paths);
+        }
+        return r;
+}
+
+/* Of what the patch wrote, what configures the runner as well. */
+static int mark_touched(struct making *m) {
+        int r = 0;
+        for (char **p = m->s->touched; p && *p && r == 0; p++) {
+                const char *module;
+                size_t n, dir_len;
+                enum config_class class = config_classify(*p, &module, &n, &dir_len);
+                if (class == CONFIG_RUNNER || class == CONFIG_SHARED)
+                        r = mark_all(m, (char *[]){ *p, NULL }, true);
+        }
+        return r;
+}
+
+static int add_names(struct buf *out, enum apply_frame type, char **names) {
+        int r = 0;
+        for (; names && *names && r == 0; names++)
+                r = frame_adds(out, type, *names);
+        return r;
+}
+
+/* Those that no watch can be had for (the machine's limit) go without. */
+static int watch_all(struct making *m) {
+        int r = 0;
+        for (char **p = m->directories; p && *p && m->s->watch_fd >= 0 && r == 0; p++) {
+                _cleanup_close_ int dir = fs_open_beneath(m->s->tree, *p, O_PATH | O_DIRECTORY, 0);
+                if (dir < 0 || fchdir(dir) < 0)
+                        continue;
+                int wd = inotify_add_watch(m->s->watch_fd, ".", IN_MOVE_SELF | IN_DELETE_SELF | IN_ONLYDIR);
+                if (wd >= 0)
+                        r = add_pair(m->out, FRAME_DIRECTORY, *p, &wd, sizeof wd);
+        }
+        (void)!chdir("/");
+        return r;
+}
+
+/* Until the clock that stamps files shows another time than the newest mark. */
+static void let_tick(const struct timespec *newest) {
+        struct timespec tick, now, until = *newest;
+        clock_gettime(CLOCK_REALTIME, &now);
+        if (now.tv_sec - newest->tv_sec > 1 || newest->tv_sec > now.tv_sec || clock_getres(CLOCK_REALTIME_COARSE, &tick) < 0)
+                return;                        /* long ago, or the clock was set */
+        until.tv_nsec += tick.tv_nsec + 1;
+        if (until.tv_nsec >= (long)NS_PER_S) {
+                until.tv_nsec -= (long)NS_PER_S;
+                until.tv_sec++;
+        }
+        clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &until, NULL);
+}
+
+int seal_make(const struct seal *s, struct buf *out, struct error *e) {
+        struct making m = { .s = s, .out = out };
+        int r = frame_adds(out, FRAME_REPO_PATH, s->repo_path);
+        if (r == 0) r = add_names(out, FRAME_TEST_FILE, s->tests);
+        if (r == 0) r = add_names(out, FRAME_TOUCHED, s->touched);
+        if (r == 0) r = add_names(out, FRAME_PROTECT, s->protect);
+        if (r == 0) r = add_names(out, FRAME_ALLOW, s->allow);
+        if (r == 0) r = mark_all(&m, s->tests, true);
+        if (r == 0) r = mark_all(&m, s->restored, true);
+        if (r == 0) r = mark_all(&m, s->protect, false);
+        if (r == 0) r = mark_all(&m, s->named, false);
+        if (r == 0) r = mark_touched(&m);
+        if (r == 0) r = watch_all(&m);
+        strv_free(m.directories);
+        if (r < 0)
+                return error_set(e, r, "note what is in place");
+        let_tick(&m.newest);
+        return 0;
+}
