@@ -165,14 +165,16 @@ static void dockerfile_read(struct build *b, const struct box_result *r) {
         }
         if (build_helper_ok(b, r, "read the Dockerfile") < 0)
                 return;
-        size_t n = strlen(r->out);
+        size_t n = r->out_len;
         if (n >= BOX_OUT_MAX) {
                 error_say(&e, -EINVAL, "dockerfile: %.200s is larger than %u bytes; give its text", b->path, BOX_OUT_MAX - 1);
                 build_fail(b, IMAGE_INVALID, &e);
                 return;
         }
-        b->text = strndup(r->out, n);
+        b->text = malloc(n + 1);
         b->text_len = n;
+        if (b->text)
+                memcpy(b->text, r->out, n + 1);
         if (!b->text)
                 build_fail_text(b, IMAGE_INTERNAL, -ENOMEM, "read the Dockerfile");
         else if (build_check_text(b, &e) < 0 || build_plan(b, &e) < 0)

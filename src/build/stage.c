@@ -36,12 +36,16 @@ static bool usual(const char *name, size_t n) {
         return false;
 }
 
+static const char usual_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 static const char *lookup(const char *name, size_t n, void *user) {
         const struct stage *s = user;
         const char *v = find((const char *const *)s->config.env, name, n);
         v = v ? v : find((const char *const *)s->args, name, n);
         if (!v && usual(name, n))
                 v = find(s->given, name, n);
+        if (!v && n == 4 && memcmp(name, "PATH", n) == 0)
+                v = usual_path;                  /* what a RUN has: PATH=/more:$PATH must not lose it */
         return v;
 }
 
@@ -306,7 +310,9 @@ int stage_apply(struct stage *s, const struct instruction *i, struct error *e) {
 /* ---- RUN ---- */
 
 char **stage_environment(const struct stage *s) {
-        static const char *const usual_env[] = { "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL };
+        char path[sizeof usual_path + 5];
+        snprintf(path, sizeof path, "PATH=%s", usual_path);
+        const char *const usual_env[] = { path, NULL };
         const char *const *sources[] = { usual_env, s->given, (const char *const *)s->args, (const char *const *)s->config.env };
         struct image_config c = { 0 };
         int r = strv_ensure(&c.env);

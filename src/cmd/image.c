@@ -16,7 +16,7 @@ struct work { const struct remote_options *remote; struct error *e; struct packi
 static void show_step(const char *mark, const struct json *v) {
         char text[SHOW_MAX];
         status_line("%s", "");
-        fprintf(stderr, "[%lld/%lld] %s%s\n", (long long)member_number(v, "step", 0), (long long)member_number(v, "steps", 0), mark, member_show(v, "text", text, sizeof text));
+        fprintf(stderr, "[%lld/%lld]%s %s\n", (long long)member_number(v, "step", 0), (long long)member_number(v, "steps", 0), mark, member_show(v, "text", text, sizeof text));
 }
 
 /* What a build's programs print, without what could steer the reader's terminal. */
@@ -61,7 +61,7 @@ static int on_event(const char *event, const struct json *v, void *user) {
         else if (strcmp(event, "step") == 0)
                 show_step("", v);
         else if (strcmp(event, "cached") == 0)
-                show_step("cached: ", v);
+                show_step(" cached", v);
         else if (strcmp(event, "output") == 0)
                 show_output(v);
         return 0;

@@ -11,6 +11,7 @@
 #include "helper/verbs.h"
 
 #define COPY_SIZE (256u << 10)
+#define OPAQUE_DEPTH_MAX 200           /* of what an archive has written below a directory that it then makes opaque */
 #define WHITEOUT ".wh."
 #define WHITEOUT_OPAQUE ".wh..wh..opq"
 #define WHITEOUT_META ".wh..wh."       /* of aufs's own: hard links' store and the like */
@@ -24,6 +25,7 @@ static int ours(struct error *e, const struct tar_entry *en, int r, const char *
         case -EXDEV: return theirs(e, en, "a link leads out of the image");
         case -ELOOP: return theirs(e, en, "too many links");
         case -ENOTDIR: return theirs(e, en, "something on its way is no directory");
+        case -EOVERFLOW: return theirs(e, en, "what is below it is too deep");
         case -ENAMETOOLONG: return theirs(e, en, "its name is too long");
         case -EBUSY: return theirs(e, en, "the sandbox has something mounted there");
         default: return error_set(e, r, "entry '%s': %s", unpack_show(en->path), what);
@@ -91,9 +93,9 @@ static int enter_parent(struct unpack_tree *u, const char *path, const struct ta
 
 /* ---- whiteouts ---- */
 
-static int remove_unseen(struct unpack_tree *u, int dir, const char *path);
+static int remove_unseen(struct unpack_tree *u, int dir, const char *path, unsigned depth);
 
-static int remove_unseen_child(struct unpack_tree *u, int dir, const char *name, const char *path) {
+static int remove_unseen_child(struct unpack_tree *u, int dir, const char *name, const char *path, unsigned depth) {
         struct stat st;
         if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return -errno;
@@ -106,11 +108,16 @@ static int remove_unseen_child(struct unpack_tree *u, int dir, const char *name,
         if (!S_ISDIR(st.st_mode))
                 return 0;
         int below = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        return below < 0 ? -errno : remove_unseen(u, below, path);
+        return below < 0 ? -errno : remove_unseen(u, below, path, depth + 1);
 }
 
 /* Everything in the directory (taken over) that this archive has not written. */
-static int remove_unseen(struct unpack_tree *u, int dir, const char *path) {
+static int remove_unseen(struct unpack_tree *u, int dir, const char *path, unsigned depth) {
+        char full[2 * TAR_NAME_MAX];
+        if (depth > OPAQUE_DEPTH_MAX) {
+                close(dir);
+                return -EOVERFLOW;
+        }
         DIR *d = fdopendir(dir);
         if (!d) {
                 int r = -errno;
@@ -119,11 +126,10 @@ static int remove_unseen(struct unpack_tree *u, int dir, const char *path) {
         }
         int r = 0;
         for (const struct dirent *de; r == 0 && (de = readdir(d));) {
-                char full[2 * TAR_NAME_MAX];
                 if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
                         continue;
                 int n = snprintf(full, sizeof full, "%s%s%s", path, *path ? "/" : "", de->d_name);
-                r = n >= TAR_NAME_MAX ? helper_remove(dirfd(d), de->d_name) : remove_unseen_child(u, dirfd(d), de->d_name, full);
+                r = n >= TAR_NAME_MAX ? helper_remove(dirfd(d), de->d_name) : remove_unseen_child(u, dirfd(d), de->d_name, full, depth);
         }
         closedir(d);
         return r;
@@ -131,7 +137,7 @@ static int remove_unseen(struct unpack_tree *u, int dir, const char *path) {
 
 static int apply_opaque(struct unpack_tree *u, const struct tar_entry *en, struct error *e) {
         int dir = openat(u->parent_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        int r = dir < 0 ? -errno : remove_unseen(u, dir, u->parent);
+        int r = dir < 0 ? -errno : remove_unseen(u, dir, u->parent, 0);
         if (r == 0)
                 r = path_set_add(u->seen, u->parent);
         return r < 0 ? ours(e, en, r, "hide what was there") : 0;
@@ -147,7 +153,7 @@ static int apply_whiteout(struct unpack_tree *u, const char *leaf, const struct 
         if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
                 return theirs(e, en, "a whiteout without a name");
         snprintf(path, sizeof path, "%s%s%s", u->parent, u->parent[0] ? "/" : "", name);
-        int r = remove_unseen_child(u, u->parent_fd, name, path);
+        int r = remove_unseen_child(u, u->parent_fd, name, path, 0);
         return r < 0 && r != -ENOENT ? ours(e, en, r, "remove what was there") : 0;
 }
 
@@ -203,6 +209,9 @@ static int set_at(struct unpack_tree *u, const char *leaf, const struct tar_entr
 
 /* ---- kinds ---- */
 
+static bool all_zero(const char *p, size_t n) { return n > 0 && *p == 0 && memcmp(p, p + 1, n - 1) == 0; }
+
+/* Pieces of zeros become holes: a small archive cannot fill a disk with them, and files that were sparse are again. */
 static int copy_data(struct tar_reader *t, int fd, const struct tar_entry *en, struct error *e) {
         static char space[COPY_SIZE];
         for (;;) {
@@ -214,7 +223,7 @@ static int copy_data(struct tar_reader *t, int fd, const struct tar_entry *en, s
                 }
                 if (n == 0)
                         break;
-                for (ssize_t done = 0; done < n;) {
+                for (ssize_t done = all_zero(space, (size_t)n) ? n : 0; done < n;) {
                         ssize_t put = pwrite(fd, space + done, (size_t)(n - done), (off_t)(at + (uint64_t)done));
                         if (put < 0 && errno == EINTR)
                                 continue;

@@ -34,6 +34,7 @@ struct box_result {
         int status;                /* wait status */
         bool hit[LIMIT_KIND_MAX];
         const char *out;           /* the first BOX_OUT_MAX bytes, NUL-terminated */
+        size_t out_len;            /* of `out`, which may hold more NULs */
         const char *err;           /* the last BOX_TAIL_MAX bytes */
         struct error error;
         bool not_started;          /* BOX_FAILED: the program could not be executed */

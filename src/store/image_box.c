@@ -129,6 +129,7 @@ static void gone(struct sandbox *s, const struct sandbox_end *end, void *user) {
         buf_add(&out, b->out.head.data, b->out.head.len);
         capture_text(&b->err, &err);
         b->result.out = buf_str(&out);
+        b->result.out_len = out.len;
         b->result.err = buf_str(&err);
         b->done(&b->result, b->done_user);
         buf_release(&out);

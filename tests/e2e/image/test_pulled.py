@@ -172,6 +172,20 @@ def test_what_a_sandbox_mounts_itself_is_left_alone(daemon):
             assert run(daemon, registry.ref, "test -c /dev/null && test -d /proc/self && echo well") == "well\n"
 
 
+def test_a_tree_of_any_depth_is_removed_by_a_layer_above(daemon):
+    with HostileRegistry(Image([SHELL, layer(entry("/".join(["d"] * 2000) + "/f"), entry("wide/" + "/".join(["w"] * 90) + "/f"), entry("wide/kept")), layer(entry(".wh.d"), entry("wide/.wh.w"))])) as registry:
+        pull(daemon, registry.ref)
+        assert run(daemon, registry.ref, "ls /wide; test -e /d || echo gone") == "kept\ngone\n"
+    with HostileRegistry(Image([SHELL, layer(entry("/".join(["d"] * 2000) + "/f"), entry(".wh..wh..opq"))])) as registry:
+        refused(daemon, registry.ref, "image_invalid", "too deep")
+
+
+def test_zeros_take_no_room(daemon):
+    with HostileRegistry(Image([SHELL, layer(entry("zeros", data=bytes(64 << 20)), entry("mixed", data=b"a" + bytes(3 << 20) + b"b"))])) as registry:
+        assert pull(daemon, registry.ref)["bytes"] < 16 << 20
+        assert run(daemon, registry.ref, "stat -c %s /zeros /mixed; /bin/busybox tr -d '\\000' </mixed; /bin/busybox tr -d '\\000' </zeros") == f"{64 << 20}\n{(3 << 20) + 2}\nab"
+
+
 # ---- what is wrong with an image is said ---------------------------------------------------------------------------------------------
 
 
