@@ -23,7 +23,8 @@ const struct option_row score_rows[SCORE_ROWS] = {
         { "--setup", "CMD", OPTION_TEXT, AT(setup_command), 0, COMPLETE_NONE, "prepares the tree, once" },
         { "--env", "NAME=VALUE", OPTION_APPEND, AT(env), 0, COMPLETE_NONE, "a variable of the tests; may be repeated" },
         { "--timeout", "S", OPTION_TEXT, AT(timeout), 0, COMPLETE_NONE, "seconds for the command (300)" },
-        { "--network", "none|open", OPTION_TEXT, AT(network), 0, COMPLETE_WORDS, "network while tests run" },
+        { "--network", "none|open|allow", OPTION_TEXT, AT(network), 0, COMPLETE_WORDS, "network while tests run; `allow`: what --allow names" },
+        { "--allow", "RULE", OPTION_APPEND, AT(allow), 0, COMPLETE_NONE, "a name, address or range they may reach, e.g. pypi.org:443; may be repeated" },
         { "--patch-mode", "MODE", OPTION_TEXT, AT(patch_mode), 0, COMPLETE_NONE, "repair, strict or ladder" },
         { "--protect", "PATH", OPTION_APPEND, AT(protect), 0, COMPLETE_NONE, "one more path that is reset to base; may be repeated" },
         { "--allow-config", "PATH", OPTION_APPEND, AT(allow_config), 0, COMPLETE_NONE, "a configuration file that stays as patched; may be repeated" },
@@ -82,6 +83,8 @@ int score_options_check(struct score_options *o, struct error *e) {
                 return error_say(e, -EINVAL, "%s is missing", o->instance ? "--prediction (or --patch)" : "--patch");
         if (!o->command && !o->framework && !o->fail_to_pass && !o->pass_to_pass)
                 return error_say(e, -EINVAL, "nothing to run: give --command, --framework or ids");
+        if (o->allow && o->network && strcmp(o->network, "allow") != 0)
+                return error_say(e, -EINVAL, "--allow goes with --network allow only");
         for (char **v = o->env; v && *v; v++)
                 if (!strchr(*v, '=') || **v == '=')
                         return error_say(e, -EINVAL, "--env wants NAME=VALUE, not '%.100s'", *v);
@@ -114,6 +117,21 @@ static void put_env(struct json_writer *w, char *const *env) {
         json_end_object(w);
 }
 
+static void put_network(struct json_writer *w, const struct score_options *o) {
+        if (!o->allow && !(o->network && strcmp(o->network, "allow") == 0)) {
+                field_optional(w, "network", o->network);
+                return;
+        }
+        json_put_key(w, "network");
+        json_begin_object(w);
+        json_put_key(w, "allow");
+        json_begin_array(w);
+        for (char **a = o->allow; a && *a; a++)
+                json_put_text(w, *a);
+        json_end_array(w);
+        json_end_object(w);
+}
+
 int score_options_request(const struct score_options *o, struct buf *ret, struct error *e) {
         struct json_writer w = JSON_WRITER(ret);
         json_begin_object(&w);
@@ -130,7 +148,7 @@ int score_options_request(const struct score_options *o, struct buf *ret, struct
         field_optional(&w, "repo_path", o->repo_path);
         field_optional(&w, "setup_command", o->setup_command);
         field_optional(&w, "lint_command", o->lint);
-        field_optional(&w, "network", o->network);
+        put_network(&w, o);
         field_optional(&w, "patch_mode", o->patch_mode);
         field_optional(&w, "timeout", o->timeout);
         field_list(&w, "protect", o->protect);

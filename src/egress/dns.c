@@ -8,6 +8,7 @@
 #define FLAG_RECURSE 0x0100u
 #define FLAG_CAN_RECURSE 0x0080u
 #define OPCODE 0x7800u
+#define FLAG_CUT 0x0200u
 #define CHAIN_MAX 8                    /* aliases that are followed */
 
 static uint16_t get16(const uint8_t *p) { return (uint16_t)(p[0] << 8 | p[1]); }
@@ -184,6 +185,7 @@ int dns_read_answer(const uint8_t *p, size_t n, uint16_t id, const char *name, u
         if (at == 0 || at + 4 > n || !same_name(at_name, name) || get16(p + at) != type || get16(p + at + 2) != CLASS_IN)
                 return -EBADMSG;
         a.rcode = get16(p + 2) & 15;
+        a.cut = get16(p + 2) & FLAG_CUT;
         for (int i = 0; i < CHAIN_MAX && walk(p, n, at + 4, get16(p + 6), at_name, type, &a) > 0; i++)
                 ;
         *ret = a;

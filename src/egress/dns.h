@@ -7,6 +7,7 @@
 #include "egress/rules.h"
 
 #define DNS_UDP_MAX 1232               /* bytes of an answer by UDP; also what we tell servers */
+#define DNS_TCP_MAX 16384              /* bytes of an answer by TCP that we listen to */
 #define DNS_QUERY_MAX 512              /* bytes of a question we listen to */
 #define DNS_ADDRESSES_MAX 16           /* of one answer */
 
@@ -32,6 +33,7 @@ struct dns_addresses {
         struct egress_address at[DNS_ADDRESSES_MAX]; size_t n;
         uint32_t ttl;                      /* the least of the records that led there */
         int rcode;
+        bool cut;                          /* there was more than fits: ask by TCP */
 };
 /* What the server says to dns_write_question(id, name, type). -EBADMSG: not an answer to that, or broken; *ret untouched. An answer
  * that was cut gives what it holds. */

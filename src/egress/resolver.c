@@ -24,7 +24,15 @@ struct resolver {
 };
 
 /* One question on its way; outlives its lookup until libuv has closed it. */
-struct ask { uv_udp_t udp; struct lookup *lookup; uint16_t id; char space[DNS_UDP_MAX + 512]; };
+struct ask {
+        union { uv_handle_t handle; uv_udp_t udp; uv_tcp_t tcp; };
+        uv_connect_t connect; uv_write_t write;        /* by TCP */
+        struct lookup *lookup;
+        uint16_t id;
+        uint8_t question[2 + DNS_QUERY_MAX];   /* by TCP */
+        size_t n, size;                    /* bytes of the answer so far; of space */
+        char space[];
+};
 
 struct lookup {
         struct resolver *resolver;
@@ -34,6 +42,7 @@ struct lookup {
         struct ask *ask;
         uint16_t type;
         unsigned tries;
+        bool tcp;                          /* the answer by UDP was cut */
         int last;                          /* why the last try failed */
         bool remembered;
         struct dns_addresses found;
@@ -124,7 +133,7 @@ static void drop_ask(struct lookup *l) {
         if (!l->ask)
                 return;
         l->ask->lookup = NULL;
-        uv_close((uv_handle_t *)&TAKE_PTR(l->ask)->udp, on_ask_closed);
+        uv_close(&TAKE_PTR(l->ask)->handle, on_ask_closed);
 }
 
 static void on_lookup_closed(uv_handle_t *h) {
@@ -144,7 +153,7 @@ static void ask_next(struct lookup *l);
 
 static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *buf) {
         struct ask *a = h->data;
-        *buf = uv_buf_init(a->space, sizeof a->space);
+        *buf = uv_buf_init(a->space, (unsigned)a->size);
 }
 
 static void answered(struct lookup *l, const struct dns_addresses *a) {
@@ -152,12 +161,17 @@ static void answered(struct lookup *l, const struct dns_addresses *a) {
                 l->found = *a;
                 remember(l->resolver, l->name, a);
                 finish(l, 0);
+        } else if (a->cut && !l->tcp) {
+                l->tcp = true;
+                l->tries--;                    /* the same server, which has more to say */
+                ask_next(l);
         } else if (a->rcode != DNS_OK && a->rcode != DNS_NXDOMAIN) {
                 l->last = -EREMOTEIO;
                 ask_next(l);
         } else if (a->rcode == DNS_OK && l->type == DNS_TYPE_A) {
                 l->type = DNS_TYPE_AAAA;
                 l->tries = 0;
+                l->tcp = false;
                 ask_next(l);
         } else
                 finish(l, -ENOENT);
@@ -179,28 +193,97 @@ static void on_datagram(uv_udp_t *udp, ssize_t n, const uv_buf_t *buf, const str
                 answered(l, &found);
 }
 
-static int send_ask(struct lookup *l, const struct server *s) {
-        struct sockaddr_storage to;
-        uint8_t question[DNS_QUERY_MAX];
-        struct ask *a = calloc(1, sizeof *a);
-        if (!a)
-                return -ENOMEM;
-        int r = getrandom(&a->id, sizeof a->id, 0) == sizeof a->id ? uv_udp_init(l->resolver->loop, &a->udp) : -EIO;
-        if (r < 0) {
-                free(a);
-                return r;
+/* ---- by TCP: two bytes of length, then the message ---- */
+
+static void on_tcp_alloc(uv_handle_t *h, size_t want, uv_buf_t *buf) {
+        struct ask *a = h->data;
+        *buf = uv_buf_init(a->space + a->n, (unsigned)(a->size - a->n));
+}
+
+static void tcp_failed(struct ask *a, int r) {
+        struct lookup *l = a->lookup;
+        if (!l)
+                return;
+        l->last = r;
+        ask_next(l);
+}
+
+static void on_tcp_bytes(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
+        struct ask *a = tcp->data;
+        struct lookup *l = a->lookup;
+        struct dns_addresses found;
+        if (!l || n == 0)
+                return;
+        if (n < 0) {
+                tcp_failed(a, (int)n);
+                return;
         }
-        a->udp.data = a;
-        a->lookup = l;
-        l->ask = a;
-        egress_address_to_sockaddr(&s->address, s->port, &to);
+        a->n += (size_t)n;
+        const uint8_t *p = (const uint8_t *)a->space;
+        size_t size = a->n >= 2 ? (size_t)(p[0] << 8 | p[1]) : 0;
+        if (a->n < 2 || (a->n < 2 + size && a->n < a->size))
+                return;
+        if (a->n < 2 + size || dns_read_answer(p + 2, size, a->id, l->name, l->type, &found) < 0)
+                tcp_failed(a, -EREMOTEIO);
+        else
+                answered(l, &found);
+}
+
+static void on_tcp_written(uv_write_t *w, int r) {
+        if (r < 0)
+                tcp_failed(w->handle->data, r);
+}
+
+static void on_tcp_connected(uv_connect_t *c, int r) {
+        struct ask *a = c->handle->data;
+        uv_buf_t b = uv_buf_init((char *)a->question, 2u + (unsigned)(a->question[0] << 8 | a->question[1]));
+        if (r < 0) {
+                tcp_failed(a, r);
+                return;
+        }
+        r = uv_write(&a->write, c->handle, &b, 1, on_tcp_written);
+        if (r == 0)
+                r = uv_read_start(c->handle, on_tcp_alloc, on_tcp_bytes);
+        if (r < 0)
+                tcp_failed(a, r);
+}
+
+static int send_by_tcp(struct ask *a, const struct lookup *l, const struct sockaddr *to) {
+        size_t n = dns_write_question(a->id, l->name, l->type, a->question + 2);
+        a->question[0] = (uint8_t)(n >> 8);
+        a->question[1] = (uint8_t)n;
+        return uv_tcp_connect(&a->connect, &a->tcp, to, on_tcp_connected);
+}
+
+static int send_by_udp(struct ask *a, const struct lookup *l, const struct sockaddr *to) {
+        uint8_t question[DNS_QUERY_MAX];
         uv_buf_t b = uv_buf_init((char *)question, (unsigned)dns_write_question(a->id, l->name, l->type, question));
-        r = uv_udp_connect(&a->udp, (struct sockaddr *)&to);
+        int r = uv_udp_connect(&a->udp, to);
         if (r == 0)
                 r = uv_udp_recv_start(&a->udp, on_alloc, on_datagram);
         if (r == 0)
                 r = uv_udp_try_send(&a->udp, &b, 1, NULL);
         return MIN2(r, 0);
+}
+
+static int send_ask(struct lookup *l, const struct server *s) {
+        struct sockaddr_storage to;
+        uv_loop_t *loop = l->resolver->loop;
+        size_t size = l->tcp ? 2 + DNS_TCP_MAX : DNS_UDP_MAX + 512;
+        struct ask *a = calloc(1, sizeof *a + size);
+        if (!a)
+                return -ENOMEM;
+        a->size = size;
+        int r = getrandom(&a->id, sizeof a->id, 0) != sizeof a->id ? -EIO : l->tcp ? uv_tcp_init(loop, &a->tcp) : uv_udp_init(loop, &a->udp);
+        if (r < 0) {
+                free(a);
+                return r;
+        }
+        a->handle.data = a;
+        a->lookup = l;
+        l->ask = a;
+        egress_address_to_sockaddr(&s->address, s->port, &to);
+        return l->tcp ? send_by_tcp(a, l, (struct sockaddr *)&to) : send_by_udp(a, l, (struct sockaddr *)&to);
 }
 
 static void on_time(uv_timer_t *t) {

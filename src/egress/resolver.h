@@ -2,7 +2,8 @@
  * library's resolver blocks one for as long as a server likes, and the pool's threads are few: names that a sandbox chose, at
  * servers that somebody hostile runs, could stop the daemon's file work.)
  *
- * One question at a time per lookup, A then, where there is none, AAAA; each from a fresh port with a random number; the next server
+ * One question at a time per lookup, A then, where there is none, AAAA; each from a fresh port with a random number, by UDP, and where the answer
+ * was cut and holds no address, once more by TCP; the next server
  * after RESOLVER_TRY_MS; RESOLVER_TRIES in all. Answers are kept for their time to live, RESOLVER_CACHE_MAX of them. */
 #pragma once
 #include <uv.h>

@@ -1,16 +1,19 @@
 """The network `allow` of tasks, through the real daemon: a name server and servers of the test's own, on loopback addresses that the
 operator of this daemon lets sandboxes reach."""
 import http.server
+import json
 import socket
 import socketserver
 import struct
+import subprocess
 import threading
 
 import pytest
-from brigd import Daemon, Repository, until
+from brigd import BRIG, Daemon, Repository, until
 
 SERVER, OTHER = "127.0.0.7", "127.0.0.8"
-ZONE = {"files.test": SERVER, "packages.test": OTHER, "rebind.test": "127.0.0.1", "metadata.test": "169.254.169.254", "private.test": "10.9.8.7"}
+ZONE = {"files.test": SERVER, "packages.test": OTHER, "rebind.test": "127.0.0.1", "metadata.test": "169.254.169.254", "private.test": "10.9.8.7", "long.test": SERVER}
+BY_TCP = {"long.test"}        # whose answer by UDP is cut
 
 
 class Names(socketserver.BaseRequestHandler):
@@ -19,6 +22,10 @@ class Names(socketserver.BaseRequestHandler):
 
     def handle(self):
         question, sock = self.request
+        sock.sendto(self.answer(question, True), self.client_address)
+
+    @staticmethod
+    def answer(question, udp):
         labels, at = [], 12
         while question[at]:
             labels.append(question[at + 1:at + 1 + question[at]].decode())
@@ -26,9 +33,19 @@ class Names(socketserver.BaseRequestHandler):
         name, kind = ".".join(labels).lower(), struct.unpack("!H", question[at + 1:at + 3])[0]
         Names.asked.append(name)
         address = ZONE.get(name) if kind == 1 else None
+        if udp and name in BY_TCP:
+            return question[:2] + struct.pack("!HHHHH", 0x8380, 1, 0, 0, 0) + question[12:at + 5]
         head = question[:2] + struct.pack("!HHHHH", 0x8180 if name in ZONE else 0x8183, 1, 1 if address else 0, 0, 0)
         record = b"\xc0\x0c" + struct.pack("!HHIH", 1, 1, 1, 4) + socket.inet_aton(address) if address else b""
-        sock.sendto(head + question[12:at + 5] + record, self.client_address)
+        return head + question[12:at + 5] + record
+
+
+class NamesByTcp(socketserver.BaseRequestHandler):
+    def handle(self):
+        stream = self.request.makefile("rb")
+        answer = Names.answer(stream.read(struct.unpack("!H", stream.read(2))[0]), False)
+        for byte in struct.pack("!H", len(answer)) + answer:         # in pieces
+            self.request.sendall(bytes([byte]))
 
 
 class Files(http.server.BaseHTTPRequestHandler):
@@ -45,13 +62,14 @@ class Files(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def servers():
-    names = socketserver.ThreadingUDPServer(("127.0.0.1", 0), Names)
+    by_tcp = socketserver.ThreadingTCPServer(("127.0.0.1", 0), NamesByTcp)
+    names = socketserver.ThreadingUDPServer(by_tcp.server_address, Names)
     files = http.server.ThreadingHTTPServer((SERVER, 0), Files)
     other = http.server.ThreadingHTTPServer((OTHER, files.server_port), Files)
-    for s in (names, files, other):
+    for s in (by_tcp, names, files, other):
         threading.Thread(target=s.serve_forever, daemon=True).start()
     yield names.server_address[1], files.server_port
-    for s in (names, files, other):
+    for s in (by_tcp, names, files, other):
         s.shutdown()
         s.server_close()
 
@@ -106,6 +124,30 @@ def test_ranges_allow_addresses(get, port):
     # 127/8 is the sandbox's own, whatever a rule says.
     assert lines == ["ConnectionRefusedError", "ConnectionRefusedError"]
     assert network["counters"]["connections"] == 0
+
+
+def test_an_answer_that_was_cut_is_asked_for_by_tcp(get, port):
+    lines, network, _ = get(f"http://long.test:{port}/", network={"allow": ["long.test"]})
+    assert lines == [f"from long.test:{port}"] and network["counters"]["failed"] == 0
+
+
+def test_the_command_line_takes_rules(daemon, repository, port, tmp_path):
+    (tmp_path / "none.patch").write_text("")
+    words = [BRIG, "score", "--url", f"http://127.0.0.1:{daemon.port}", "--repo", str(repository.path), "--patch", str(tmp_path / "none.patch"), "-o", "json",
+             "--command", GET.replace("{urls}", repr([f"http://files.test:{port}/"]))]
+    done = subprocess.run([*words, "--allow", f"files.test:{port}", "--allow", "10.0.0.0/8"], capture_output=True, text=True, timeout=120)
+    record = json.loads(done.stdout)
+    assert record["stdout"] == f"from files.test:{port}\n" and record["usage"]["network"]["rules"] == [f"files.test:{port}", "10.0.0.0/8"]
+    wrong = subprocess.run([*words, "--network", "none", "--allow", "x.test"], capture_output=True, text=True, timeout=120)
+    assert wrong.returncode == 64 and "--allow goes with" in wrong.stderr
+
+
+def test_the_files_that_programs_look_up_names_with(get, daemon, repository):
+    command = "cat /etc/resolv.conf; getent hosts localhost; getent hosts $(hostname) > /dev/null && echo itself; ls -l /etc/resolv.conf /etc/hosts | cut -c1; echo x >> /etc/hosts && tail -n 1 /etc/hosts"
+    record = daemon.result(daemon.submit(repository.request(test_command=command, network={"allow": ["files.test"]})))
+    lines = record["stdout"].splitlines()
+    assert [line for line in lines if line.startswith("nameserver")] == ["nameserver 198.18.0.1"], record["stdout"]
+    assert any("localhost" in line for line in lines) and "itself" in lines and lines[-3:] == ["-", "-", "x"], record["stdout"]
 
 
 def test_a_name_does_not_lead_where_it_must_not(daemon, get, port):
