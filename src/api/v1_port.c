@@ -324,6 +324,7 @@ void v1_serve_port(struct http_request *r, void *user) {
         c->timer.data = c;
         uv_timer_start(&c->timer, late, PORT_CONNECT_MS, 0);
         http_on_close(r, client_gone, c);
+        http_close_on_eof(r);          /* who goes away while the server is silent would keep one of few places, and the session in use */
         ask(c);
 }
 

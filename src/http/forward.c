@@ -281,6 +281,8 @@ static void arrived(uv_stream_t *stream, ssize_t n, const uv_buf_t *b) {
                         fail(f, 502, "");      /* its end is the tunnel's */
         } else if (n == UV_EOF)
                 parse(f, NULL, 0);
+        else if (n > 0 && !f->answering && (f->before += (size_t)n) > HTTP_FORWARD_BEFORE_MAX)
+                fail(f, 502, "The server's answer does not begin");
         else if (n < 0)
                 fail(f, 502, "The server broke the connection");
         else

@@ -10,6 +10,7 @@
 #include "http/server.h"
 
 #define HTTP_FORWARD_HEAD_MAX (12 * 1024)              /* bytes of an answer's fields */
+#define HTTP_FORWARD_BEFORE_MAX (256 * 1024)           /* bytes before its body: fields, reason, and answers 1xx that came before */
 #define HTTP_FORWARD_FIRST_MS (300 * 1000)             /* until the answer begins */
 #define HTTP_FORWARD_IDLE_MS (600 * 1000)              /* without a byte in either direction, from then on */
 #define HTTP_FORWARD_AHEAD_MAX (256 * 1024)            /* of the request's body, not yet taken by the server */

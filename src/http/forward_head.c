@@ -148,7 +148,7 @@ static int on_head(llhttp_t *l) {
         forward_answer_began(f);
         hand_fields(f);
         if (f->status == 204 || f->status == 304)
-                return 0;
+                return 1;                      /* a length there is that of another answer */
         f->answering = true;
         if (l->flags & F_CONTENT_LENGTH && l->content_length <= INT64_MAX)
                 http_stream_start_length(f->r, f->status, field(f, "Content-Type"), l->content_length);

@@ -20,6 +20,7 @@ struct http_forward_run {
         uint64_t idle_ms;
         int status;
         size_t parts;                  /* names and values in `fields` */
+        size_t before;                 /* bytes read before there was an answer */
         bool over, chunked, may_upgrade;
         bool active;                   /* something moved since the timer looked */
         bool sent;                     /* the whole request */
