@@ -35,8 +35,19 @@ static void call_closed(void *user) {
         }                              /* else it is still being decoded: the finish goes on all the same */
 }
 
+static bool is_expired(struct sessions *ss, const char *id) {
+        struct session_view v;
+        if (!ss || session_get(ss, id, &v) < 0)
+                return false;
+        bool expired = v.state == SESSION_EXPIRED;
+        session_view_release(&v);
+        return expired;
+}
+
 /* Each dialect has its own words. */
 static void refuse(struct sessions *ss, struct http_request *r, bool native, const char *id, int x, const char *text) {
+        if (x == -EIO && is_expired(ss, id))
+                x = -EAGAIN;           /* its time was over while the verifier ran: not our fault */
         if (x == -EUSERS)
                 text = "Too many calls wait for this session";
         if (x == -EBUSY)

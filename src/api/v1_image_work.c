@@ -115,6 +115,7 @@ static int status_of(enum image_failure f) {
         case IMAGE_TIMEOUT: return 504;
         case IMAGE_CANCELLED: case IMAGE_IN_USE: return 409;
         case IMAGE_DISK_FULL: return 503;
+        case IMAGE_SESSION_ENDED: return 409;
         default: return 500;
         }
 }

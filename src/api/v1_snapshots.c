@@ -172,7 +172,7 @@ static void fork_snapshot(struct image *img, enum image_failure failure, const s
         f->snapshot = NULL;
         if (!img) {
                 if (f->r)
-                        v1_error(f->r, failure == IMAGE_DISK_FULL ? 503 : failure == IMAGE_TOO_LARGE ? 413 : 500, image_failure_to_string((int)failure), e->text, NULL);
+                        v1_error(f->r, failure == IMAGE_DISK_FULL ? 503 : failure == IMAGE_TOO_LARGE ? 413 : failure == IMAGE_SESSION_ENDED ? 409 : 500, image_failure_to_string((int)failure), e->text, NULL);
                 free(f);
                 return;
         }
@@ -225,7 +225,7 @@ static void compared(int x, const char *json, size_t n, const struct error *e, v
         if (x == 0)
                 http_respond(c->r, 200, "application/json", json, n);
         else
-                v1_error(c->r, x == -ETIMEDOUT ? 504 : 500, x == -ETIMEDOUT ? "timeout" : "internal", e->text[0] ? e->text : "The changes could not be read", NULL);
+                v1_error(c->r, x == -ETIMEDOUT ? 504 : x == -ESHUTDOWN ? 409 : 500, x == -ETIMEDOUT ? "timeout" : x == -ESHUTDOWN ? "ended" : "internal", e->text[0] ? e->text : "The changes could not be read", NULL);
         free(c);
 }
 

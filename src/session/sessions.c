@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/strv.h"
 #include "session/session_internal.h"
+#include "store/rundir.h"
 
 static const char *const session_state_names[] = { "starting", "ready", "finishing", "failed", "finished", "expired" };
 STRING_TABLE(session_state, session_state_names, SESSION_STATE_MAX)
@@ -75,6 +76,8 @@ void session_spec_release(struct session_spec *s) {
 
 struct recovery { struct sessions *ss; size_t n; };
 
+static void logs_gone(int r, void *user) { }
+
 static int recover_row(const struct ledger_row *row, void *user) {
         struct recovery *rec = user;
         struct ledger *l = rec->ss->cfg.ledger;
@@ -88,6 +91,8 @@ static int recover_row(const struct ledger_row *row, void *user) {
                 r = ledger_finish(l, row->id, session_state_to_string(SESSION_FAILED), record.data, record.len, NULL, NULL);
         rec->n++;
         rec->ss->last_lost = row->seq;
+        if (rec->ss->cfg.runs_dirfd >= 0)      /* logs of its commands, which nobody can ask for any more */
+                (void)rundir_remove(rec->ss->cfg.loop, rec->ss->cfg.runs_dirfd, (const char *const *)&row->id, 1, logs_gone, NULL);
         return r;
 }
 

@@ -39,6 +39,15 @@ static void fail_errno(struct snapshot *s, int r, const char *what) {
         fail(s, r == -ENOSPC || r == -EDQUOT ? IMAGE_DISK_FULL : r == -E2BIG ? IMAGE_TOO_LARGE : IMAGE_INTERNAL, &e);
 }
 
+/* Whatever it was that went wrong when the session ended: that it ended is why. */
+static void say_if_ended(struct snapshot *s) {
+        const struct session *se = s->use.session;
+        if (s->failure == IMAGE_OK || s->failure == IMAGE_CANCELLED || !se || !se->ending)
+                return;
+        s->failure = IMAGE_SESSION_ENDED;
+        error_say(&s->error, -ESHUTDOWN, "the session has ended");
+}
+
 static void conclude(struct snapshot *s, struct image *img) {
         if (img && s->cancelled)
                 image_unuse(TAKE_PTR(img));
@@ -69,6 +78,7 @@ static void keep(struct snapshot *s) {
                 return;
         if (r != -ECANCELED)
                 fail(s, IMAGE_INTERNAL, &e);
+        say_if_ended(s);
         session_use_end(&s->use);
         conclude(s, NULL);
 }
@@ -192,6 +202,8 @@ int session_snapshot(struct sessions *ss, const char *id, const char *name, snap
         struct sandbox *sb = r == 0 ? session_sandbox(s->use.session) : NULL;
         if (r == 0)
                 r = sb ? sandbox_freeze(sb, frozen, s) : -EAGAIN;
+        if (r < 0 && sb)
+                error_set(e, r, "freeze the session");
         if (r < 0) {
                 session_use_end(&s->use);
                 image_chain_unref(s->parent);
@@ -236,7 +248,9 @@ static void listed(struct sandbox_exec *x, const struct exec_end *end, void *use
         struct changes *c = user;
         struct error e = { 0 };
         int r = 0;
-        if (!end->started)
+        if (c->use.session->ending)
+                r = error_say(&e, -ESHUTDOWN, "the session has ended");
+        else if (!end->started)
                 r = error_say(&e, -EIO, "%s", end->error.text);
         else if (end->timed_out)
                 r = error_say(&e, -ETIMEDOUT, "it took too long");

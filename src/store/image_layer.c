@@ -12,7 +12,7 @@
 
 static const char *const image_failure_names[IMAGE_FAILURE_MAX] = {
         "ok", "image_not_found", "image_invalid", "image_too_large", "registry_unreachable", "registry_unauthorized", "build_failed", "timeout",
-        "cancelled", "image_in_use", "disk_full", "internal",
+        "cancelled", "image_in_use", "disk_full", "ended", "internal",
 };
 STRING_TABLE(image_failure, image_failure_names, IMAGE_FAILURE_MAX)
 
@@ -112,12 +112,19 @@ static void published(int r, const struct layer_manifest *m, const struct error 
         struct image_layer *l = user;
         struct cached_layer *made;
         struct error mine;
-        if (r == 0 && (r = layer_cache_add(l->store->cache, m, &made)) < 0) {
-                error_set(&mine, r, "keep a layer");
+        int x = r == 0 ? layer_cache_add(l->store->cache, m, &made) : r;
+        if (r == 0 && x == -EEXIST) {
+                l->instead = layer_cache_find(l->store->cache, m->key);        /* another of the same contents, published meanwhile */
+                cached_layer_use(l->instead);
+                give_up(l, IMAGE_OK, NULL);
+                return;
+        }
+        if (r == 0 && x < 0) {
+                error_set(&mine, x, "keep a layer");
                 e = &mine;
         }
-        if (r < 0) {
-                give_up(l, image_failure_of(r), e);
+        if (x < 0) {
+                give_up(l, image_failure_of(x), e);
                 return;
         }
         log_event(LOG_INFO, "image.layer_made", "layer", m->id, "key", m->key, NULL);

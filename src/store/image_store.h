@@ -58,6 +58,7 @@ enum image_failure {
         IMAGE_CANCELLED,           /* "cancelled" */
         IMAGE_IN_USE,              /* "image_in_use" */
         IMAGE_DISK_FULL,           /* "disk_full" */
+        IMAGE_SESSION_ENDED,       /* "ended": the session that it was made of */
         IMAGE_INTERNAL,            /* "internal" */
         IMAGE_FAILURE_MAX,
 };

@@ -66,6 +66,16 @@ def test_equal_contents_are_one_image(session):
     assert call(a, "POST", "/snapshots")["digest"] == call(b, "POST", "/snapshots")["digest"]
 
 
+def test_equal_contents_at_once_are_one_image(session):
+    """Each packs by itself; whoever is published later uses what is there."""
+    made = [session(image="host") for _ in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for i in range(8):
+            list(pool.map(lambda s, i=i: s.exec(f"echo {i} > /same; touch -d @1000000000 /same /"), made))
+            images = list(pool.map(lambda s: call(s, "POST", "/snapshots"), made))
+            assert len({image["digest"] for image in images}) == 1
+
+
 def test_ten_forks_at_once_and_a_fork_of_a_fork(session, daemon):
     a = session(image="host", env={"COLOUR": "blue"}, workdir="/srv", labels={"kind": "fork-test"})
     a.exec("echo 7 > /srv/n")
