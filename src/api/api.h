@@ -8,5 +8,6 @@
 struct api {
         uv_loop_t *loop;
         struct engine *engine;
+        const char *spool_dir;         /* where bodies go that are too long for memory */
         struct http_server *http;      /* the server that serves it; NULL while there is none */
 };

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "api/v1_internal.h"
+#include "api/rlm_api.h"
 
 /* ---- the table ------------------------------------------------------------------------------------------------------------------ */
 
@@ -41,6 +41,7 @@ static const struct v1_param search_query[] = {
 static const struct v1_param archive_query[] = { { "path", "string", "a directory or file; by default the session's working directory" }, { "format", "string", "`tar` (default) or `tar.gz`" } };
 static const struct v1_param unpack_query[] = { { "path", "string", "the directory, made where it is missing; by default the session's working directory" } };
 static const struct v1_param diff_query[] = { { "offset", "integer", "entries to leave out" }, { "limit", "integer", "entries of one answer, 1000; at most 10000" } };
+static const struct v1_param pending_query[] = { { "wait", "number", "seconds to wait until there is one; at most 60" } };
 static const struct v1_param close_query[] = { { "close", "boolean", "end of file after these bytes" } };
 
 static const struct v1_param attach_query[] = {
@@ -96,6 +97,17 @@ static const struct v1_route table[] = {
         { "POST", "/v1/sessions/{id}/commands/{cid}/signal", v1_post_signal, "signalCommand", "Sends a signal to its first process.", v1_signal_body, .status = 200, .answer = "`id`, `signal`" },
         { "POST", "/v1/sessions/{id}/commands/{cid}/stdin", v1_post_stdin, "writeCommand", "Writes the body to its standard input.", .content = "application/octet-stream", QUERY(close_query), .status = 200, .answer = "`id`, `bytes`" },
         { "POST", "/v1/sessions/{id}/finish", v1_post_finish, "finishSession", "Runs a verifier whose files nobody saw, reads its results, and ends the session; again: the same answer. `agent_processes` is `kill` here.", v1_finish_body, .status = 200, .answer = "`exit_code`, `stdout`, `stderr`, `result_files`, `stale_files`" },
+        { "POST", "/v1/rlm/sessions", v1_post_rlm_session, "createRlmSession", "Makes a session of the RLM runtime; no sandbox yet.", v1_rlm_session_body, .status = 201, .answer = "the session" },
+        { "GET", "/v1/rlm/sessions", v1_list_rlm_sessions, "listRlmSessions", "Lists them, and how many slots are taken.", .status = 200, .answer = "`sessions`; `slots`, `slots_used`, `roots`, `waiting`" },
+        { "GET", "/v1/rlm/sessions/{id}", v1_get_rlm_session, "getRlmSession", "What is known of one.", .status = 200, .answer = "`session`, `workspace`, `generation`, `turn`, `root`" },
+        { "DELETE", "/v1/rlm/sessions/{id}", v1_delete_rlm_session, "deleteRlmSession", "Fences and forgets it; answers when nothing of it is left.", .status = 200, .answer = "`session`, `deleted`" },
+        { "POST", "/v1/rlm/sessions/{id}/turns", v1_post_rlm_turn, "beginTurn", "Begins a turn: a fresh Python, tools, outputs, a budget and a secret.", v1_rlm_turn_body, .status = 201, .answer = "`turn`, `generation`" },
+        { "DELETE", "/v1/rlm/sessions/{id}/turns/{tid}", v1_delete_rlm_turn, "endTurn", "Ends a turn; answers when all its processes are dead.", .status = 200, .answer = "`turn`, `ended`" },
+        { "POST", "/v1/rlm/sessions/{id}/turns/{tid}/execute", v1_post_rlm_execute, "executeAction", "Runs code in the turn's namespace and waits for its end.", v1_rlm_execute_body, .status = 200, .answer = "`stdout`, `stderr`, `final`, `error`, `error_category`, `tool_error`, `truncated`, `usage`" },
+        { "GET", "/v1/rlm/sessions/{id}/turns/{tid}/pending", v1_get_rlm_pending, "pendingCalls", "Claims every call that nobody has claimed, each with a lease.", QUERY(pending_query), .status = 200, .answer = "`requests`: `id`, `lease`, `tool_name`, `args`, `kwargs`; `remaining_s`" },
+        { "POST", "/v1/rlm/sessions/{id}/turns/{tid}/result", v1_post_rlm_result, "settleCall", "Settles a call, once.", v1_rlm_result_body, .status = 200, .answer = "`settled`" },
+        { "GET", "/v1/rlm/sessions/{id}/turns/{tid}/events", v1_get_rlm_events, "turnEvents", "Server-sent events: `stdout`, `stderr`, `tools_pending`, `execution_done`.", .status = 200, .answer = "events" },
+        { "POST", "/v1/rlm/sessions/{id}/turns/{tid}/cancel", v1_post_rlm_cancel, "cancelTurn", "Fence: takes the turn's authority away at once, kills its sandbox, raises the generation.", .status = 200, .answer = "`turn`, `cancelled`, `generation`" },
         { "POST", "/v1/sessions/{id}/shells", v1_post_shell, "openShell", "Opens a shell whose state stays from command to command.", v1_shell_body, .status = 201, .answer = "the shell" },
         { "GET", "/v1/sessions/{id}/shells", v1_list_shells, "listShells", "Lists open shells, the newest first.", .status = 200, .answer = "`shells`" },
         { "GET", "/v1/sessions/{id}/shells/{sid}", v1_get_shell, "getShell", "Whether a command runs in it, and where it stands.", .status = 200, .answer = "the shell" },

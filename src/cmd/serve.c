@@ -10,6 +10,7 @@
 #include "api/api.h"
 #include "api/executor.h"
 #include "api/ops.h"
+#include "api/rlm_api.h"
 #include "api/v1.h"
 #include "base/log.h"
 #include "cmd/verbs.h"
@@ -30,6 +31,7 @@ struct daemon {
         bool stopping;             /* a signal has come */
         bool down;                 /* nothing is left to stop */
         int status;
+        char spool[4096];
 };
 
 static int configure(struct daemon *d, int argc, char **argv, struct error *e) {
@@ -71,11 +73,11 @@ static int start_http(struct daemon *d, struct error *e) {
         int r = collect_routes(d, &n);
         if (r < 0)
                 return error_set(e, r, "start HTTP");
-        char spool[4096];
-        snprintf(spool, sizeof spool, "%s/spool", d->cfg.home);
+        snprintf(d->spool, sizeof d->spool, "%s/spool", d->cfg.home);
+        d->api.spool_dir = d->spool;
         struct http_config hc = {
                 .listen = d->cfg.listen, .routes = d->routes, .n_routes = n, .token = d->cfg.token, .any_host = d->cfg.insecure_open,
-                .deny_uid_first = (uint32_t)d->cfg.id_base, .deny_uid_count = IDRANGE_SIZE * IDRANGE_MAX, .spool_dir = spool,
+                .deny_uid_first = (uint32_t)d->cfg.id_base, .deny_uid_count = IDRANGE_SIZE * IDRANGE_MAX, .spool_dir = d->spool,
                 .log = log_request, .user = &d->api,
         };
         http_limits_default(&hc.limits);
@@ -151,6 +153,7 @@ static int serve(struct daemon *d, struct error *e) {
                 return r;
         engine_on_fatal(d->api.engine, on_fatal, d);
         d->api.loop = &d->loop;
+        rlm_set_face(engine_rlm(d->api.engine), &rlm_broker_face, &d->api);
         r = start_http(d, e);
         if (r < 0)
                 return r;              /* the process ends, and the spawner with it */

@@ -16,6 +16,7 @@
 #include "engine/privilege.h"
 #include "engine/settings.h"
 #include "engine/tasks.h"
+#include "rlm/rlm.h"
 #include "score/request.h"
 #include "session/session.h"
 #include "store/home.h"
@@ -38,6 +39,7 @@ struct engine {
         struct makers *makers;
         struct tasks *tasks;
         struct sessions *sessions;
+        struct rlm *rlm;
         struct score_env score;
         struct score_defaults defaults;
         int runs_dirfd, local_repo_fd, registry_fd;
@@ -291,6 +293,22 @@ static int open_sessions(struct engine *en, struct error *e) {
         return sessions_open(&sc, &en->sessions, e);
 }
 
+static int open_rlm(struct engine *en, struct error *e) {
+        const struct engine_config *cfg = en->cfg;
+        uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), cpus = (uint64_t)MAX2(sysconf(_SC_NPROCESSORS_ONLN), 1L);
+        struct rlm_config rc = {
+                .loop = en->loop, .spawner = en->spawner, .ledger = en->ledger, .slots = (unsigned)cfg->rlm_slots, .idle_ms = cfg->rlm_idle_s * 1000,
+                .limits = { (unsigned)cfg->rlm_calls_max, (unsigned)cfg->rlm_pending_max, (unsigned)cfg->rlm_prompts_max }, .network = (enum sandbox_network)cfg->rlm_network,
+        };
+        sandbox_limits_default(&rc.root_limits);
+        rc.root_limits.cpu_milli = MIN2(cfg->rlm_root_cpus, cpus) * 1000;
+        rc.root_limits.memory_bytes = MIN2(cfg->rlm_root_memory_bytes, memory);
+        rc.root_limits.disk_bytes = cfg->rlm_root_disk_bytes;
+        rc.root_limits.output_bytes = UINT64_MAX;      /* turns keep the head and the tail of what they write */
+        rc.root_limits.wall_ms = 0;
+        return rlm_open(&rc, &en->rlm, e);
+}
+
 static int start(struct engine *en, struct error *e) {
         int r = start_privileged(en, e);
         if (r < 0)
@@ -309,6 +327,8 @@ static int start(struct engine *en, struct error *e) {
                 r = open_tasks(en, e);
         if (r == 0)
                 r = open_sessions(en, e);
+        if (r == 0)
+                r = open_rlm(en, e);
         if (r < 0)
                 return r;
         log_event(LOG_INFO, "engine.started", "home", en->cfg->home, "instance", en->home.instance, NULL);
@@ -379,6 +399,7 @@ static void drained_one(void *user) {
         if (--en->draining_left > 0)
                 return;
         sessions_free(TAKE_PTR(en->sessions));
+        rlm_free(TAKE_PTR(en->rlm));
         collections_free(TAKE_PTR(en->score.collections));
         tree_store_close(en->trees, trees_closed, en);
 }
@@ -389,7 +410,8 @@ void engine_drain(struct engine *en, uint64_t grace_ms, void (*done)(void *user)
         en->drained = done;
         en->drained_user = user;
         log_event(LOG_INFO, "engine.draining", NULL);
-        en->draining_left = 2;
+        en->draining_left = 3;
+        rlm_drain(en->rlm, drained_one, en);
         tasks_drain(en->tasks, grace_ms, drained_one, en);
         sessions_drain(en->sessions, grace_ms, drained_one, en);
 }
@@ -399,6 +421,7 @@ void engine_free(struct engine *en) {
                 return;
         tasks_free(en->tasks);         /* trees that a drain has not closed go with the process: closing them needs the loop */
         sessions_free(en->sessions);
+        rlm_free(en->rlm);
         ledger_close(en->ledger);
         spawner_free(en->spawner);
         egress_close(en->egress);
@@ -442,6 +465,7 @@ int engine_task_delete(struct engine *en, const char *id, void (*done)(int r, vo
 }
 
 struct sessions *engine_sessions(struct engine *en) { return en->sessions; }
+struct rlm *engine_rlm(struct engine *en) { return en->rlm; }
 
 int engine_task_log(struct engine *en, const char *id, enum task_stream stream) {
         enum task_status st;

@@ -69,6 +69,9 @@ int engine_task_delete(struct engine *en, const char *id, void (*done)(int r, vo
 /* The sessions; NULL on the way down, when they are gone. */
 struct sessions;
 struct sessions *engine_sessions(struct engine *en);
+/* The RLM runtime; NULL likewise. */
+struct rlm;
+struct rlm *engine_rlm(struct engine *en);
 /* A stream's log of a task that this engine knows, opened for reading, or -ENOENT. It may still be growing. */
 enum task_stream { TASK_STDOUT, TASK_STDERR, TASK_STREAM_MAX };
 int engine_task_log(struct engine *en, const char *id, enum task_stream stream);

@@ -5,6 +5,7 @@
 
 #include "base/strv.h"
 #include "engine/settings_table.h"
+#include "rlm/admission.h"
 
 #define GIB (1ull << 30)
 #define MEMORY_PER_TASK (2 * GIB)
@@ -269,7 +270,20 @@ static uint64_t running_by_machine(void) {
         return MAX2((uint64_t)1, MIN2(by_cores, by_memory));
 }
 
+/* More sandboxes than the seed's range are a deliberate act: a flag, not something that an environment brought along. */
+static int check_slots(const struct engine_config *cfg, struct error *e) {
+        if (cfg->rlm_slots <= ADMISSION_SLOTS_SEED_MAX)
+                return 0;
+        for (size_t i = 0; i < settings_count; i++)
+                if (settings_table[i].offset == offsetof(struct engine_config, rlm_slots) && !cfg->origin[i].flag)
+                        return error_say(e, -EINVAL, "setting runtime.max_active_leases: more than %u only by --max-active-leases", ADMISSION_SLOTS_SEED_MAX);
+        return 0;
+}
+
 int settings_check(struct engine_config *cfg, struct error *e) {
+        int r = check_slots(cfg, e);
+        if (r < 0)
+                return r;
         if (cfg->id_base % 65536 != 0)
                 return error_say(e, -EINVAL, "setting sandbox.id_base: %llu is not a multiple of 65536", (unsigned long long)cfg->id_base);
         if (cfg->repo_ssh_key && !cfg->repo_ssh_known_hosts)

@@ -1,0 +1,37 @@
+/* The surface of the RLM runtime, /v1/rlm: rlm_sessions.c (sessions, turns), rlm_execute.c, rlm_host.c (the broker's host face: pending, result, events),
+ * and rlm_broker.c, the broker's face inside sandboxes: a server of its own for each root. Rows of the native surface's table (v1.c). */
+#pragma once
+#include "api/v1_internal.h"
+#include "rlm/rlm.h"
+
+extern const struct rlm_face rlm_broker_face;      /* its user: struct api */
+
+/* The runtime, or NULL and 503 is answered. */
+struct rlm *rlm_of(struct http_request *r, void *user);
+/* Answers a fault. `text`: of RLM_INVALID and RLM_START_FAILED; NULL or "" without. */
+void rlm_fault_answer(struct http_request *r, enum rlm_fault f, const char *text);
+/* The turn that the path names, or a fault is answered. */
+struct rlm_turn *rlm_turn_of(struct http_request *r, void *user);
+/* A word of the lease machine that is not LEASE_OK: its status, {"error": {code, message}}. */
+void rlm_lease_answer(struct http_request *r, enum lease_answer a);
+/* The body, at most `max` bytes, as an object; else 400 or 413 is answered. */
+bool rlm_body(struct http_request *r, size_t max, struct json *ret);
+
+/* rlm_sessions.c */
+struct v1_body v1_rlm_session_body(void);
+struct v1_body v1_rlm_turn_body(void);
+void v1_post_rlm_session(struct http_request *r, void *user);
+void v1_list_rlm_sessions(struct http_request *r, void *user);
+void v1_get_rlm_session(struct http_request *r, void *user);
+void v1_delete_rlm_session(struct http_request *r, void *user);
+void v1_post_rlm_turn(struct http_request *r, void *user);
+void v1_delete_rlm_turn(struct http_request *r, void *user);
+void v1_post_rlm_cancel(struct http_request *r, void *user);
+/* rlm_execute.c */
+struct v1_body v1_rlm_execute_body(void);
+void v1_post_rlm_execute(struct http_request *r, void *user);
+/* rlm_host.c */
+struct v1_body v1_rlm_result_body(void);
+void v1_get_rlm_pending(struct http_request *r, void *user);
+void v1_post_rlm_result(struct http_request *r, void *user);
+void v1_get_rlm_events(struct http_request *r, void *user);
