@@ -348,10 +348,13 @@ static int test_support(struct state *s, const char *path) {
         bool was = exists(s->j->base, path, 0, path, strlen(path), "");
         if (test && was && s->look)
                 return emit_finding(s, WEIGHT_SUSPECT, "test_file_changed", path, "");
-        if (test || !is_among_tests(s, path))
+        char start[PATCH_PATH_MAX + 1];
+        snprintf(start, sizeof start, "%.*s", slash ? (int)(slash - path) + 1 : 0, path);
+        bool holds_tests = slash && has_below(s->tests, start);
+        if (test || (!is_among_tests(s, path) && !(init && holds_tests)))
                 return 0;
-        bool was_directory = slash && exists(s->j->base, path, (size_t)(slash - path), "", 0, "");
-        if (!was && !(init && was_directory && says_something(s->j->tree, path)))
+        bool known = holds_tests || (slash && exists(s->j->base, path, (size_t)(slash - path), "", 0, ""));
+        if (!was && !(init && known && says_something(s->j->tree, path)))
                 return 0;
         return emit_finding(s, WEIGHT_SUSPECT, "test_support_edited", path, "tests may lean on it; left as patched");
 }
@@ -477,6 +480,17 @@ static int gold_stage(struct state *s) {
         return emit(s, FRAME_TEST_OK, "");
 }
 
+/* A test that is a link, or behind one, is the file that it leads to. */
+static int linked_tests(struct state *s, char **paths) {
+        char target[PATCH_PATH_MAX + 1];
+        int r = 0;
+        for (; paths && *paths && r == 0; paths++)
+                if (tree_resolve(s->j->tree, *paths, target) && has(s->touched, target) && !has(s->tests, target) && !covers(s->j->allow, target) &&
+                    !covers(s->j->protect, target))
+                        r = emit_finding(s, WEIGHT_SUSPECT, "test_file_edited", target, "a link leads here from a file of the test patch or of the ids; left as patched");
+        return r;
+}
+
 /* What was put back is in the report. */
 static int restored_paths(struct state *s, size_t start, char ***ret) {
         enum apply_frame type;
@@ -521,6 +535,8 @@ static int stages(struct state *s) {
         if (r == 0) r = reset_stage(s);
         if (r == 0) r = config_stage(s);
         if (r == 0) r = gold_stage(s);
+        if (r == 0) r = linked_tests(s, s->tests);
+        if (r == 0) r = linked_tests(s, s->j->named);
         return r == 0 && s->j->seal ? seal_stage(s, start) : r;
 }
 

@@ -88,6 +88,50 @@ int tree_source_read(void *user, const char *path, struct entry *ret) {
         return tree_read(*(int *)user, path, ret);
 }
 
+/* Adds one component to a path; ".." takes one away. False: out of the tree, or too long. */
+static bool add_component(char *path, size_t *len, const char *p, size_t n) {
+        if (n == 0 || (n == 1 && *p == '.'))
+                return true;
+        if (n == 2 && memcmp(p, "..", 2) == 0) {
+                if (*len == 0)
+                        return false;
+                while (*len > 0 && path[--*len] != '/')
+                        ;
+                path[*len] = 0;
+                return true;
+        }
+        if (*len + n + 1 > PATCH_PATH_MAX)
+                return false;
+        if (*len > 0)
+                path[(*len)++] = '/';
+        memcpy(path + *len, p, n);
+        path[*len += n] = 0;
+        return true;
+}
+
+bool tree_resolve(int root, const char *path, char ret[static PATCH_PATH_MAX + 1]) {
+        char rest[2 * PATCH_PATH_MAX + 2], next[2 * PATCH_PATH_MAX + 2];
+        size_t len = 0;
+        unsigned links = 0;
+        snprintf(rest, sizeof rest, "%s", path);
+        ret[0] = 0;
+        for (char *p = rest; *(p += strspn(p, "/"));) {
+                CLEANUP(entry_release) struct entry en = { 0 };
+                size_t n = strcspn(p, "/"), before = len;
+                if (!add_component(ret, &len, p, n) || (len > 0 && tree_read(root, ret, &en) < 0))
+                        return false;
+                p += n;
+                if (en.type != ENTRY_LINK)
+                        continue;
+                if (++links > TREE_LINKS_MAX || en.len == 0 || en.data[0] == '/' || snprintf(next, sizeof next, "%s/%s", en.data, p) >= (int)sizeof next)
+                        return false;
+                ret[len = before] = 0;
+                memcpy(rest, next, sizeof rest);
+                p = rest;
+        }
+        return links > 0 && len > 0;
+}
+
 /* ---- writing -------------------------------------------------------------------------------------------------------- */
 
 static int make_parents(int root, const char *path) {

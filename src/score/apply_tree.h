@@ -13,6 +13,9 @@ int tree_read(int root, const char *path, struct entry *ret);
 int tree_stat(int root, const char *path, struct stat *ret);
 /* tree_read as a patch_source callback; user points to the int. */
 int tree_source_read(void *user, const char *path, struct entry *ret);
+/* Where `path` leads by the links of the tree, written as a path of it; false: to nothing in it, or no link is on the way. */
+#define TREE_LINKS_MAX 16
+bool tree_resolve(int root, const char *path, char ret[static PATCH_PATH_MAX + 1]);
 /* Writes a plan. What is replaced is unlinked first, so hard links and permissions of others stay untouched; what is written
  * carries the present as its time. Directories are made (0755) and, once emptied, removed. -EBADMSG: a directory with contents
  * is in the way of a file. On failure a part may have been written: the caller resets the paths of the plan. */

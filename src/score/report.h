@@ -83,5 +83,7 @@ bool report_left_early(const struct report *r);
 /* Checks what passed against the list that a run of its own collected (no agent code): an id that `own` does not have although it
  * collected the file is a finding "not_in_own_collection". */
 int report_check_collection(const struct report *r, const struct report *own, struct findings *findings);
+/* An id that was cut off stands for all tests that begin with it: that `own` lists one and the run does not is a finding "not_in_run". */
+int report_check_cut_off(const struct report *r, const struct report *own, const struct framework *f, const char *const *ids, struct findings *findings);
 /* For a run whose verdict is the framework's own: that `own` lists a test and the run does not is a finding "not_in_run". */
 int report_check_complete(const struct report *r, const struct report *own, struct findings *findings);

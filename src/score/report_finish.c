@@ -221,6 +221,38 @@ int report_check_collection(const struct report *r, const struct report *own, st
         return q;
 }
 
+static bool is_cut_off(const char *id) {
+        const char *open = strrchr(id, '[');
+        return open && !strchr(open, ']');
+}
+
+int report_check_cut_off(const struct report *r, const struct report *own, const struct framework *f, const char *const *ids, struct findings *findings) {
+        const char **sorted = NULL;
+        int q = 0;
+        for (; own->collected && own->ended && r->ended && ids && *ids && q == 0; ids++) {
+                if (!is_cut_off(*ids))
+                        continue;
+                _cleanup_free_ char *start = framework_canonical(f, *ids);
+                if (!start || (!sorted && !(sorted = calloc(r->n_tests + 1, sizeof(*sorted))))) {
+                        q = -ENOMEM;
+                        break;
+                }
+                if (!sorted[0]) {
+                        for (size_t i = 0; i < r->n_tests; i++)
+                                sorted[i] = r->tests[i].id;
+                        qsort(sorted, r->n_tests, sizeof(*sorted), by_text);
+                }
+                for (size_t i = 0; i < own->n_tests; i++)
+                        if (strncmp(own->tests[i].id, start, strlen(start)) == 0 &&
+                            !bsearch(&(const char *){own->tests[i].id}, sorted, r->n_tests, sizeof(*sorted), by_text)) {
+                                q = findings_add(findings, INTEGRITY_SUSPECT, "not_in_run", NULL, own->tests[i].id);
+                                break;
+                        }
+        }
+        free(sorted);
+        return q;
+}
+
 /* As above, by the name without its parameters: what they are may depend on the code under test. */
 static int by_name(const void *a, const void *b) {
         const char *x = *(const char *const *)a, *y = *(const char *const *)b;

@@ -62,18 +62,25 @@ static int note_directories(struct making *m, const char *path) {
         return r;
 }
 
+static int mark_one(struct making *m, const char *path, bool written) {
+        struct mark mark;
+        int r = seal_mark(m->s->tree, path, written, &mark);
+        if (r < 0 || (!written && !mark.mode))
+                return r;
+        if (mark.sec > m->newest.tv_sec || (mark.sec == m->newest.tv_sec && (long)mark.nsec > m->newest.tv_nsec))
+                m->newest = (struct timespec){ mark.sec, (long)mark.nsec };
+        r = add_pair(m->out, FRAME_MARK, path, &mark, sizeof mark);
+        return r == 0 ? note_directories(m, path) : r;
+}
+
+/* And what they lead to, where they are links. */
 static int mark_all(struct making *m, char **paths, bool written) {
+        char target[PATCH_PATH_MAX + 1];
         int r = 0;
         for (; paths && *paths && r == 0; paths++) {
-                struct mark mark;
-                r = seal_mark(m->s->tree, *paths, written, &mark);
-                if (r < 0 || (!written && !mark.mode))
-                        continue;
-                if (mark.sec > m->newest.tv_sec || (mark.sec == m->newest.tv_sec && (long)mark.nsec > m->newest.tv_nsec))
-                        m->newest = (struct timespec){ mark.sec, (long)mark.nsec };
-                r = add_pair(m->out, FRAME_MARK, *paths, &mark, sizeof mark);
-                if (r == 0)
-                        r = note_directories(m, *paths);
+                r = mark_one(m, *paths, written);
+                if (r == 0 && tree_resolve(m->s->tree, *paths, target))
+                        r = mark_one(m, target, false);
         }
         return r;
 }

@@ -33,7 +33,13 @@ static void on_tested(struct run *run, const struct exec_end *end, void *user) {
 
 static int check_lists(struct score_task *t, const struct report *report, const struct report *own) {
         int r = report_check_collection(report, own, &t->rec.findings);
-        bool ids = strv_len((const char *const *)t->req.fail_to_pass) + strv_len((const char *const *)t->req.pass_to_pass) > 0;
+        char **const lists[] = {t->req.fail_to_pass, t->req.pass_to_pass};
+        bool ids = false;
+        for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+                ids |= lists[i] && *lists[i];
+                if (r == 0)
+                        r = report_check_cut_off(report, own, t->command.framework, (const char *const *)lists[i], &t->rec.findings);
+        }
         return r < 0 || ids ? r : report_check_complete(report, own, &t->rec.findings);
 }
 

@@ -22,6 +22,7 @@ Phases are pairs of letters, in the order in which they were reported: which (s 
 
 Everything needed later is taken at import, before any code of the tree runs, and runs on private builtins.
 """
+from sys import modules as _modules
 from os import write as _write, getpid as _getpid
 from time import perf_counter as _clock
 try:
@@ -41,6 +42,16 @@ def _clean(text, limit):
     except UnicodeError:
         text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text
+
+
+def _files_of_class(cls):
+    """Where a class of tests and those that it is from have their code: by their modules and by the code itself."""
+    found = set()
+    for one in cls.__mro__:
+        found.add(getattr(_modules.get(one.__module__), "__file__", None))
+        for member in list(vars(one).values()):
+            found.add(getattr(getattr(getattr(member, "__func__", member), "__code__", None), "co_filename", None))
+    return [path for path in found if isinstance(path, str) and path.startswith("/")]
 
 
 class Channel(object):

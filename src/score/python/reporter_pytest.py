@@ -169,8 +169,8 @@ class Reporter(object):
         return [path for path in paths if not name.startswith("/") and _exists(path)]
 
     def borrowed(self, session):
-        """Files that tests or fixtures are from, and that are not the test's own."""
-        found, own = set(), set()
+        """Files that tests, their classes or fixtures are from, and that are not the test's own."""
+        found, own, classes = set(), set(), set()
         for item in session.items:
             try:
                 at = _real(str(item.fspath))
@@ -178,6 +178,9 @@ class Reporter(object):
                 code = _real(item.function.__code__.co_filename)
                 if code != at:
                     found.add(code)
+                if item.cls is not None and item.cls not in classes:
+                    classes.add(item.cls)
+                    found.update(_real(path) for path in _files_of_class(item.cls))
             except Exception:  # an item of another kind; a function without code of its own
                 pass
         try:
@@ -188,7 +191,7 @@ class Reporter(object):
             code = getattr(getattr(one.func, "__code__", None), "co_filename", None)
             if code is not None and _real(code) not in own:
                 found.add(_real(code))
-        return sorted(found)
+        return sorted(found - own)
 
     def hook_files(self, manager):
         found = []

@@ -4,7 +4,7 @@ import re as _re
 import sys as _sys
 
 _NAMED = _re.compile(r"^(\S+) \(([\w.]+)\)$")
-_exists = _os.path.exists
+_exists, _real = _os.path.exists, _os.path.realpath
 FOREIGN_MAX = 64
 NAME = "_brig_name"     # of a test that stands for a name: the name
 
@@ -100,7 +100,8 @@ def is_genuine(test):
 
 
 class Report(object):
-    def __init__(self, channel):
+    def __init__(self, channel, tree):
+        self.tree = _real(tree) + "/"
         self.channel, self.index, self.tests = channel, {}, []
         self.current, self.phases, self.began = None, [], 0.0
         self.count = self.bad = 0
@@ -113,8 +114,16 @@ class Report(object):
                 self.index[test.id()] = len(self.tests)
                 self.tests.append(test)
         foreign = [t.id() for t in self.tests if not is_genuine(t)]
-        self.channel.emit_ids([t.id() for t in self.tests], foreign=foreign[:FOREIGN_MAX])
+        self.channel.emit_ids([t.id() for t in self.tests], foreign=foreign[:FOREIGN_MAX], plugins=self.borrowed()[:FOREIGN_MAX])
         self.channel.emit_parts("missing", sorted(set(self.missing.values())))
+
+    def borrowed(self):
+        """Files of the tree that classes of tests are from and that have no tests themselves."""
+        found, own = set(), set()
+        for cls in set(type(t) for t in self.tests):
+            own.add(_real(getattr(_sys.modules.get(cls.__module__), "__file__", None) or "/"))
+            found.update(_real(path) for path in _files_of_class(cls))
+        return sorted(path[len(self.tree):] for path in found - own if path.startswith(self.tree))
 
     def start(self, test):
         self.current, self.phases, self.began = test.id(), [], _clock()
@@ -204,7 +213,7 @@ def result_class(unittest, report):
 
 
 def run(unittest, channel, plan, from_tree):
-    report = Report(channel)
+    report = Report(channel, plan["tree"])
     _sys.path[:] = plan["path"]
 
     class Runner(unittest.TextTestRunner):
