@@ -95,7 +95,7 @@ struct cell {
         int launch_fd;                     /* socket to it, or -1 */
         bool launcher_ready, no_launcher;  /* it has said so; it could not be had */
         uint32_t commands;                 /* execs other than helpers so far */
-        bool killing, kill_answered;
+        bool killing, kill_answered, kill_again;
         struct layer_job *job; struct watch job_watch;
         size_t next_layer;                 /* layers below it are open */
         struct sandbox_usage usage;

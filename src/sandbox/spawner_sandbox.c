@@ -353,6 +353,12 @@ static void finish_kill(struct spawn *sp, struct cell *c) {
         }
         if (!c->kill_answered || c->n_procs > 0)
                 return;
+        /* Init waits for its own children. What an exec started became one when that exec died, which may have been after init's
+         * look, and may still be dying: once all execs are reaped there are only init's, so a second answer is true. */
+        if (c->kill_again && c->init > 0 && write(c->control.fd, "K", 1) == 1) {
+                c->kill_again = c->kill_answered = false;
+                return;
+        }
         c->killing = false;
         spawner_send(sp, EV_KILLED, c->ref, c->handle, NULL, NULL, 0);
 }
@@ -465,6 +471,7 @@ int op_kill_all(struct spawn *sp, struct message *m, struct fault *f) {
         }
         c->killing = true;
         c->kill_answered = false;
+        c->kill_again = c->n_procs > 0;
         /* Those on their way from the launcher are nobody's yet that init may kill. */
         for (size_t i = 0; i < sp->procs.alloc && sp->n_launching > 0; i++) {
                 struct proc *p = sp->procs.object[i];

@@ -84,7 +84,7 @@ void fixture_until(struct fixture *f, const bool *flag) {
         uv_timer_init(&f->loop, &t);
         t.data = &late;
         const char *slow = getenv("BRIG_TEST_SLOW");
-        uv_timer_start(&t, on_late, 30000 * (uint64_t)(slow ? MAX2(strtol(slow, NULL, 10), 1l) : 1), 0);
+        uv_timer_start(&t, on_late, 120000 * (uint64_t)(slow ? MAX2(strtol(slow, NULL, 10), 1l) : 1), 0);
         while (!*flag && !late)
                 uv_run(&f->loop, UV_RUN_ONCE);
         uv_timer_stop(&t);

@@ -43,7 +43,7 @@ struct run {                       /* one exec under test */
 
 extern const struct sandbox_callbacks box_callbacks;
 struct sandbox_spec box_spec(void);
-/* Runs the loop until *flag. After 30 s (times BRIG_TEST_SLOW) the whole program ends: callbacks that are still to come point into the
+/* Runs the loop until *flag. After 120 s (times BRIG_TEST_SLOW; a busy disk's discards alone were seen to take 30) the whole program ends: callbacks that are still to come point into the
  * test that waits, and would write on a stack that a failed assertion has left. */
 void fixture_until(struct fixture *f, const bool *flag);
 void box_create(struct fixture *f, struct box *b, const struct sandbox_spec *spec);     /* waits for ready */

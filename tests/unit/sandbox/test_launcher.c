@@ -1,6 +1,7 @@
 /* Commands started by the launcher inside: as those that join from outside, and out of reach until they execute. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -258,23 +259,33 @@ static void no_room_for_one_more_process_is_told(void **state) {
         stream_release(&s);
 }
 
-/* As the machine's own out-of-memory killer might. */
-static unsigned kill_launchers(pid_t spawner) {
-        unsigned n = 0;
+/* When the process began, in clock ticks, if it is called launcher and the spawner's child. */
+static bool launcher_began(const char *pid, pid_t spawner, unsigned long long *ret) {
+        char path[300], text[1024];
+        int parent;
+        snprintf(path, sizeof path, "/proc/%s/stat", pid);
+        FILE *f = fopen(path, "re");
+        if (!f)
+                return false;
+        bool is = fgets(text, sizeof text, f) && sscanf(text, "%*d (launcher) %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &parent, ret) == 2;
+        fclose(f);
+        return is && parent == spawner;
+}
+
+/* As the machine's own out-of-memory killer might. The eldest: until they execute, its children have its name and its parent. */
+static void kill_launcher(pid_t spawner) {
+        unsigned long long began, eldest = ULLONG_MAX;
+        pid_t launcher = 0;
         DIR *d = opendir("/proc");
         for (const struct dirent *de; (de = readdir(d));) {
-                char path[300], text[512];
-                int pid, parent;
-                snprintf(path, sizeof path, "/proc/%s/stat", de->d_name);
-                FILE *f = fopen(path, "re");
-                if (!f)
-                        continue;
-                if (fgets(text, sizeof text, f) && sscanf(text, "%d (launcher) %*c %d", &pid, &parent) == 2 && parent == spawner && kill(pid, SIGKILL) == 0)
-                        n++;
-                fclose(f);
+                if (launcher_began(de->d_name, spawner, &began) && began < eldest) {
+                        eldest = began;
+                        launcher = (pid_t)strtol(de->d_name, NULL, 10);
+                }
         }
         closedir(d);
-        return n;
+        assert_true(launcher > 0);
+        assert_int_equal(kill(launcher, SIGKILL), 0);
 }
 
 static void a_dead_launcher_is_missed_by_nobody(void **state) {
@@ -288,7 +299,7 @@ static void a_dead_launcher_is_missed_by_nobody(void **state) {
                 const struct exec_spec x = run_spec(&r[i], argv);
                 run_start(&b, &r[i], &x);
         }
-        assert_int_equal(kill_launchers(spawner_pid(f->spawner)), 1);
+        kill_launcher(spawner_pid(f->spawner));
         for (size_t i = 0; i < ARRAY_SIZE(r); i++) {
                 run_wait(&b, &r[i]);
                 /* It ran, or it is told that it did not. */
