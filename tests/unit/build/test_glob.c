@@ -5,9 +5,9 @@
 #include <cmocka.h>
 
 #include <string.h>
+#include <time.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "build/glob.h"
 
 static bool matches(const char *pattern, const char *path, bool above) {
@@ -65,9 +65,9 @@ static void time_does_not_explode(void **state) {
         for (size_t i = 3; i < sizeof path; i += 4)
                 path[i] = '/';
         path[sizeof path - 1] = 0;
-        uint64_t began = now_ms();
+        clock_t began = clock();       /* of this process: what others take does not count */
         matches(pattern, path, true);
-        assert_true(now_ms() - began < 1000);
+        assert_true(clock() - began < CLOCKS_PER_SEC);
 }
 
 static struct ignore *ignore(const char *text) {

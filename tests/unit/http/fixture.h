@@ -11,7 +11,7 @@
 
 #include "http/internal.h"
 
-#define WAIT_NS (20ull * 1000 * 1000 * 1000)
+#define WAIT_NS (120ull * 1000 * 1000 * 1000)
 
 struct fixture {
         uv_loop_t loop;

@@ -77,9 +77,14 @@ static const struct http_route routes[] = {
         { "GET", "/hello", hello, false, NULL },
 };
 
+#define SILENCE_MS 500         /* longer than a busy machine lets this program stand still */
+
 static void tight(struct http_config *cfg) {
         cfg->limits.body_max = 10;      /* of routes without their own */
-        cfg->limits.body_timeout_ms = 30;
+}
+
+static void impatient(struct http_config *cfg) {
+        cfg->limits.body_timeout_ms = SILENCE_MS;
 }
 
 static void start(struct fixture *f) {
@@ -289,13 +294,13 @@ static void a_peer_that_vanished_during_a_pause_is_found_after_it(void **state) 
 
 static void a_silent_peer_is_timed_out_unless_the_handler_pauses(void **state) {
         struct fixture f;
-        start(&f);
+        fixture_start(&f, routes, ARRAY_SIZE(routes), impatient);
         seen.pause_each = true;
         head(&f, "/up", "Content-Length: 10");
         fixture_say(&f, "abc");
         fixture_until(&f, seen.pieces == 1);
         uint64_t paused_at = uv_now(&f.loop);
-        fixture_until(&f, uv_now(&f.loop) > paused_at + 100);
+        fixture_until(&f, uv_now(&f.loop) > paused_at + 2 * SILENCE_MS);
         assert_int_equal(seen.closes, 0);
         http_upload_resume(seen.r);
         fixture_until(&f, fixture_has(&f, "HTTP/1.1 408"));
