@@ -11,17 +11,19 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import select
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import tempfile
 import time
 
 BRIG = os.environ.get("BRIG", str(pathlib.Path(__file__).resolve().parents[2] / "build" / "brig"))
-DEADLINE_S = 60
+DEADLINE_S = 120                # for what comes in a moment, on a machine that has a lot else to do
 
 
 class Answer:
@@ -50,6 +52,18 @@ def until(condition, what, seconds=DEADLINE_S):
             return value
         assert time.monotonic() < deadline, f"never: {what}"
         breathe()
+
+
+def free_port():
+    """For a server that wants a number: none of those which the kernel gives to others between this look and the server's start."""
+    while True:
+        port = random.SystemRandom().randrange(12000, 32000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def processes():
@@ -121,7 +135,7 @@ class Daemon:
                 self.stop()
             elif self.process.poll() is None:
                 self.end(signal.SIGKILL)
-                until(lambda: not self.leftovers(), "the spawner cleans up", 20)
+                until(lambda: not self.leftovers(), "the spawner cleans up")
         finally:
             shutil.rmtree(self.top, ignore_errors=True)
 
@@ -136,6 +150,21 @@ class Daemon:
 
     def spawner(self):
         return next(pid for pid, parent, argv in processes() if parent == self.process.pid and b"spawner" in argv)
+
+    def inside(self, *argv):
+        """Pids of that very command line in this daemon's sandboxes."""
+        def ours(pid):
+            try:
+                return f"brig-{self.instance}" in pathlib.Path(f"/proc/{pid}/cgroup").read_text()
+            except OSError:
+                return False
+        wanted = [word.encode() for word in argv] + [b""]
+        return [pid for pid, _, said in processes() if said == wanted and ours(pid)]
+
+    def let_end(self, held):
+        """Ends what Repository.held(held) holds, once it has begun."""
+        for pid in until(lambda: self.inside("sleep", f"86400.{held}"), "it is held"):
+            os.kill(pid, signal.SIGKILL)
 
     def leftovers(self):
         """Everything on the machine that carries the instance's name."""
@@ -170,7 +199,7 @@ class Daemon:
 
     def assert_nothing_left(self):
         """Nothing within a few seconds: a killed daemon's spawner needs a moment for what it had."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + DEADLINE_S
         while self.leftovers():
             assert time.monotonic() < deadline, f"left behind: {self.leftovers()[:10]}"
             breathe()
@@ -314,3 +343,7 @@ class Repository:
     def takes(self, seconds, **more):
         """A task that does nothing for that long."""
         return self.request(test_command=f"sleep {seconds}", **more)
+
+    def held(self, number=1, **more):
+        """A task that runs until Daemon.let_end(number), and is resolved then."""
+        return self.request(test_command=f"sleep 86400.{number} || true", **more)

@@ -24,7 +24,7 @@ def test_a_killed_daemon_leaves_no_spawner_whatever_it_was_doing(brig, repositor
         while time.monotonic() < deadline:
             brigd.breathe()
         d.kill()                                           # asserts that nothing is left
-        until(lambda: not any(pid == spawner for pid, _, argv in processes() if b"spawner" in argv), "the spawner ends", 20)
+        until(lambda: not any(pid == spawner for pid, _, argv in processes() if b"spawner" in argv), "the spawner ends")
         d.start("--drain-grace=0")
 
 
@@ -35,10 +35,10 @@ def test_a_score_whose_sandbox_does_not_go_ends_with_a_message(tmp_path_factory,
     patch.write_text(repository.right_patch)
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "BRIG_HOME": str(top / "home"), "BRIG_URL": "", "API_PORT": "1"}
     p = subprocess.Popen([brigd.BRIG, "score", "--repo", str(repository.path), "--commit", repository.commit, "--patch", str(patch),
-                          "--command", "sleep 600"], env=env, stdout=subprocess.DEVNULL, stderr=open(top / "said", "wb"))
+                          "--command", "sleep 600.25"], env=env, stdout=subprocess.DEVNULL, stderr=open(top / "said", "wb"))
     spawner = None
     try:
-        until(lambda: any(argv[:2] == [b"sleep", b"600"] for _, _, argv in processes()), "the command runs")
+        until(lambda: any(argv[:2] == [b"sleep", b"600.25"] for _, _, argv in processes()), "the command runs")
         spawner = spawners_of(p.pid)[0]
         os.kill(spawner, signal.SIGSTOP)                   # it will confirm nothing
         p.send_signal(signal.SIGTERM)
@@ -50,7 +50,7 @@ def test_a_score_whose_sandbox_does_not_go_ends_with_a_message(tmp_path_factory,
             p.kill()
         if spawner:
             os.kill(spawner, signal.SIGCONT)
-            until(lambda: not pathlib.Path(f"/proc/{spawner}").exists(), "the spawner ends", 30)
+            until(lambda: not pathlib.Path(f"/proc/{spawner}").exists(), "the spawner ends")
         brigd.shutil.rmtree(top, ignore_errors=True)
 
 

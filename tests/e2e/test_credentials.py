@@ -63,11 +63,12 @@ def test_credentials_are_nowhere_below_the_home_queued_running_or_finished(brig,
 
 def test_after_a_restart_a_task_with_credentials_says_that_they_are_gone(brig, repository):
     d = brig(BRIG_QUEUE_RUNNING_MAX="1")
-    d.until_running(d.submit(repository.takes(1)))
+    d.until_running(d.submit(repository.held()))
     task = d.submit(request(REFUSED), Idempotency_Key="k")
     d.kill()
     assert secretless(d)
     d.start()
+    d.let_end(1)
     record = d.result(task)
     assert (record["outcome"], record["error"]["code"]) == ("infra_error", "repo_unreachable")
     assert "restart" in record["error"]["message"]

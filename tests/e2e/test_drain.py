@@ -1,16 +1,20 @@
 """SIGTERM: what runs may end, what does not end is run again, the exit status is 0."""
+import concurrent.futures
 import signal
 
 from brigd import until
 
 
 def test_what_runs_ends_within_the_grace_and_new_work_is_refused(brig, repository):
-    d = brig()
-    task = d.until_running(d.submit(repository.takes(3)))
+    d = brig("--drain-grace=600")
+    task = d.until_running(d.submit(repository.held()))
     d.process.send_signal(signal.SIGTERM)
     refused = until(lambda: (a := d.call("POST", "/task/submit", repository.request())).status == 503 and a, "submissions are refused")
     assert "Retry-After" in refused.headers
-    assert d.result(task)["status"] == "completed"      # HTTP still answers
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(d.result, task)            # HTTP still answers
+        d.let_end(1)
+        assert answer.result()["status"] == "completed"
     assert d.wait() == 0
     d.start()
     assert d.result(task)["status"] == "completed"
@@ -18,11 +22,12 @@ def test_what_runs_ends_within_the_grace_and_new_work_is_refused(brig, repositor
 
 def test_after_the_grace_what_runs_is_stopped_and_runs_again_at_the_next_start(brig, repository):
     d = brig("--drain-grace=0")
-    task = d.until_running(d.submit(repository.takes(4)))
+    task = d.until_running(d.submit(repository.held()))
     for _ in range(3):                     # more often than a crash would be forgiven
         d.stop()
         d.start("--drain-grace=0")
         d.until_running(task)
+    d.let_end(1)
     assert d.result(task)["status"] == "completed"
 
 

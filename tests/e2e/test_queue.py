@@ -1,10 +1,14 @@
 """Which task is next, and what happens when too many ask."""
+import time
+
+from brigd import until
 
 
 def run_in_order(d, repository, requests):
     """Ids of the requests in the order in which they ended; a first task holds the only place until all are queued."""
-    holder = d.until_running(d.submit(repository.takes(2)))
+    holder = d.until_running(d.submit(repository.held()))
     tasks = [d.submit(r) for r in requests]
+    d.let_end(1)
     for task in tasks:
         d.result(task)
     order = d.ended_order()
@@ -50,6 +54,11 @@ def test_no_more_run_than_the_setting_says(brig, repository):
 
 def test_the_wait_in_the_queue_is_reported(brig, repository):
     d = brig(BRIG_QUEUE_RUNNING_MAX="1")
-    first, second = d.submit(repository.takes(2)), d.submit(repository.takes(0))
-    assert d.result(second)["timing"]["queued_ms"] >= 1000
+    first = d.until_running(d.submit(repository.held()))
+    second = d.submit(repository.takes(0))
+    began = time.monotonic()
+    until(lambda: time.monotonic() > began + 1, "a second has passed")
+    waited_ms = (time.monotonic() - began) * 1000
+    d.let_end(1)
+    assert d.result(second)["timing"]["queued_ms"] >= int(waited_ms)
     assert d.result(first)["timing"]["queued_ms"] < d.result(second)["timing"]["queued_ms"]

@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from brigd import DEADLINE_S, until
+from brigd import DEADLINE_S, free_port, until
 
 SSHD = "/usr/sbin/sshd"
 
@@ -22,8 +22,7 @@ class Server:
         for name in ("host", "client", "stranger"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", self.top / name], check=True)
         (self.top / "authorized").write_text((self.top / "client.pub").read_text())
-        with socket.create_server(("127.0.0.1", 0)) as s:
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         (self.top / "config").write_text(
             f"ListenAddress 127.0.0.1:{self.port}\nHostKey {self.top}/host\nAuthorizedKeysFile {self.top}/authorized\nPidFile none\nStrictModes no\n"
             "UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"

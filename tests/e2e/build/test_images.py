@@ -300,10 +300,10 @@ class TestTime:
 
     def test_a_client_that_goes_ends_its_build(self, daemon):
         connection = http.client.HTTPConnection(daemon.host, daemon.port, timeout=30)
-        connection.request("POST", "/v1/images/build", json.dumps({"dockerfile": "FROM host\nRUN sleep 1000", "stream": True}))
+        connection.request("POST", "/v1/images/build", json.dumps({"dockerfile": "FROM host\nRUN sleep 1000.75", "stream": True}))
         answer = connection.getresponse()
         while b"RUN sleep" not in answer.fp.readline():
             pass
         answer.close()
         connection.close()
-        brigd.until(lambda: not any(b"1000" in argv and b"sleep" in argv[0] for _, _, argv in brigd.processes() if argv), "its processes are gone")
+        brigd.until(lambda: not any(b"1000.75" in argv and b"sleep" in argv[0] for _, _, argv in brigd.processes() if argv), "its processes are gone")

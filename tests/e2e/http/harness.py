@@ -10,7 +10,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("BRIG_BUILD", "build"))
 SERVER = (BUILD if BUILD.is_absolute() else ROOT / BUILD) / "tests/e2e/http_test_server"
-WAIT = 20  # s: longer than anything here may take; reaching it fails the test
+WAIT = 60  # s: longer than anything here may take; reaching it fails the test
 
 
 class Answer:

@@ -293,4 +293,4 @@ def test_stop_answers_what_is_in_progress(start):
         s.process.send_signal(signal.SIGTERM)
         assert idle.closed()
         assert p.closed()  # the grace of one second passed without an answer
-        assert s.process.wait(20) == 0
+        assert s.process.wait(60) == 0

@@ -189,7 +189,7 @@ def test_a_head_that_does_not_end_is_408(start):
                 pass
         p.sock.settimeout(WAIT)
         assert p.answer().status == 408
-        assert 0.25 < time.monotonic() - begin < 5
+        assert 0.25 < time.monotonic() - begin < WAIT
 
 
 def test_a_body_that_trickles_is_408(start):
@@ -206,7 +206,7 @@ def test_a_body_that_trickles_is_408(start):
                 pass
         p.sock.settimeout(WAIT)
         assert p.answer().status == 408
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < WAIT
 
 
 def test_idle_connections_are_closed_without_a_word(start):

@@ -166,11 +166,12 @@ def test_what_an_image_may_lack_is_there(daemon):
 
 
 def test_layers_are_shared_between_images(daemon):
-    before = len(layers_on_disk(daemon))
-    do_import(daemon, docker_save([BASE, archive(entry("one", b"1"))], tags=["one:1"]))
-    middle = len(layers_on_disk(daemon))
-    do_import(daemon, docker_save([BASE, archive(entry("two", b"2"))], tags=["two:1"]))
-    assert len(layers_on_disk(daemon)) - middle == 2 and middle - before >= 2   # an image file and a manifest each
+    base, before = archive(*SHELL, entry("base", b"of these two")), set(layers_on_disk(daemon))
+    do_import(daemon, docker_save([base, archive(entry("one", b"1"))], tags=["one:1"]))
+    # An image file and a manifest each; the layer that held the archive goes after the answer.
+    brigd.until(lambda: len(set(layers_on_disk(daemon)) - before) == 4, "two layers are there")
+    do_import(daemon, docker_save([base, archive(entry("two", b"2"))], tags=["two:1"]))
+    brigd.until(lambda: len(set(layers_on_disk(daemon)) - before) == 6, "one more is there")
     assert run(daemon, "two:1", "cat /two; ls /one 2>/dev/null || echo none") == "2none\n"
 
 

@@ -19,6 +19,8 @@ import threading
 import time
 import urllib.parse
 
+from brigd import free_port
+
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 OCI = "application/vnd.oci.image."
 DOCKER = "application/vnd.docker."
@@ -81,12 +83,6 @@ def index(images, oci=True):
                        "platform": {"architecture": architecture, "os": "linux"}} for architecture, image in images]}).encode()
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class RealRegistry:
     """docker-registry on loopback, with content that push() brings. token_server: a TokenServer; basic: {name: password} hashes are made by htpasswd-less means, so tokens only."""
 
@@ -108,7 +104,7 @@ class RealRegistry:
         self.log = open(top / "log", "wb")
         self.process = subprocess.Popen(["docker-registry", "serve", str(top / "config.yml")], stdout=self.log, stderr=self.log,
                                         env={"PATH": "/usr/bin:/bin", "OTEL_TRACES_EXPORTER": "none"})
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", self.port), 1).close()

@@ -181,7 +181,7 @@ def test_the_answer_goes_with_its_time(brig):
     d = brig(TASK_MAX_AGE="1")
     s = Session(d).ready()
     s.finish(**HELLO)
-    until(lambda: s.post("finish").status == 404, "the record is forgotten", 15)
+    until(lambda: s.post("finish").status == 404, "the record is forgotten")
 
 
 def test_finish_is_not_lost_with_its_client(session):

@@ -1,5 +1,6 @@
 """Start, status, deletion; what becomes of sessions that nobody wants, and of all of them when the daemon goes."""
 import concurrent.futures
+import os
 import signal
 import uuid
 
@@ -147,11 +148,11 @@ def test_a_drain_lets_a_command_end(brig):
 
 
 def test_idle_time_counts_from_the_end_of_the_last_use(brig):
-    d = brig(DOCKYARD_SESSION_MAX_AGE="1")
+    d = brig(DOCKYARD_SESSION_MAX_AGE="3")
     s = Session(d).ready()
-    assert s.exec("sleep 2; echo here")["stdout"] == "here\n"   # longer than the idle time
+    assert s.exec("sleep 4.5; echo here")["stdout"] == "here\n"   # longer than the idle time
     assert s.status() == "ready"
-    until(lambda: s.status() == 404, "the idle session is removed", 10)
+    until(lambda: s.status() == 404, "the idle session is removed")
 
 
 def test_more_sessions_than_may_live(brig):
@@ -175,18 +176,20 @@ def test_finishes_count_as_calls(brig):
     d = brig(DOCKYARD_TASK_EXECUTOR_THREADS="1")
     some = [Session(d).ready() for _ in range(3)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        slow = pool.submit(some[0].exec, "sleep 1; date +%s%N")
-        until(lambda: d.call("GET", "/metrics").status == 200, "it answers")
+        slow = pool.submit(some[0].exec, "sleep 1.25; date +%s%N")
+        until(lambda: d.inside("sleep", "1.25"), "it has its turn")
         finishes = [pool.submit(s.finish, test_command="date +%s%N; sleep 0.2") for s in some[1:]]
         first = int(slow.result()["stdout"])
         assert all(int(f.result()["stdout"]) >= first for f in finishes)
     waiting = Session(d).ready()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        slow = pool.submit(some[0].exec, "sleep 2")
+        slow = pool.submit(some[0].exec, "sleep 1000.5 || true")
+        sleeper = until(lambda: d.inside("sleep", "1000.5"), "it has its turn")
         deleted = pool.submit(waiting.post, "finish", {"test_command": "true"})
         until(lambda: waiting.status() == "finishing", "it waits its turn")
         assert waiting.delete().status == 200 and deleted.result().status == 404
-        slow.result()
+        os.kill(sleeper[0], signal.SIGKILL)
+        assert slow.result()["exit_code"] == 0
 
 
 def test_the_operators_bounds_of_commands(brig):

@@ -1,7 +1,6 @@
 """Persistent shells."""
 import base64
 import concurrent.futures
-import time
 
 import pytest
 from brigd import until
@@ -85,9 +84,8 @@ def test_errexit_means_what_it_says(shell):
 
 def test_a_timeout(session, shell):
     shell.out("cd /tmp; w=1")
-    began = time.monotonic()
-    got = shell.run("echo begun; setsid sleep 6543 & sleep 6542", timeout_s=0.5)
-    assert got["exit_code"] == 124 and got["timed_out"] and got["restarted"] and got["stdout"] == "begun\n" and time.monotonic() - began < 20
+    got = shell.run("echo begun; setsid sleep 6543 & sleep 6542", timeout_s=3)
+    assert got["exit_code"] == 124 and got["timed_out"] and got["restarted"] and got["stdout"] == "begun\n"
     assert shell.out("pwd; echo $w") == "/tmp\n1\n"
     assert "654" not in session.exec(command="cat /proc/[0-9]*/cmdline")["stdout"]
 
@@ -187,7 +185,7 @@ def test_a_client_that_goes_away(session, shell):
     shell.out("n=5")
     with pytest.raises(TimeoutError):
         session.call("POST", f"/shells/{shell.id}/exec", {"command": "sleep 2727"}, timeout=0.5)
-    until(lambda: not session.ok("GET", f"/shells/{shell.id}")["busy"], "the command is killed", 20)
+    until(lambda: not session.ok("GET", f"/shells/{shell.id}")["busy"], "the command is killed")
     assert shell.out("echo $n") == "5\n"
 
 

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from brigd import free_port
 from tree_harness import GIT_ENV, WAIT
 
 
@@ -42,11 +43,6 @@ def test_http_server_of_plain_files(store, repo, place, packed):
     finally:
         files.shutdown()
         files.server_close()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
 
 
 def until_listening(port, process):
