@@ -31,7 +31,7 @@ class Terminal:
     def type(self, text):
         os.write(self.ours, text.encode())
 
-    def until(self, pattern, seconds=30):
+    def until(self, pattern, seconds=120):
         """Reads on until it is there; what follows the match is for the next call."""
         deadline = time.monotonic() + seconds
         while not (m := re.search(pattern.encode(), self.seen)):
@@ -46,7 +46,7 @@ class Terminal:
 
     def wait(self):
         """The exit status; nothing reads the terminal meanwhile, and what it prints at its end is short."""
-        return self.process.wait(30)
+        return self.process.wait(120)
 
     def close(self):
         if self.process.poll() is None:

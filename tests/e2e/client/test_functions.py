@@ -249,7 +249,7 @@ def test_a_session_from_start_to_finish(brig):
     assert client.get_session_status(url, session_id)["status"] == "ready"
     result = client.session_exec(url, session_id, "mkdir -p /workspace && cd /workspace && echo $COLOUR > f; echo out; echo err >&2; exit 3")
     assert (result["exit_code"], result["stdout"], result["stderr"], result["timed_out"]) == (3, "out\n", "err\n", False)
-    late = client.session_exec(url, session_id, "echo begun; sleep 100", timeout=1)
+    late = client.session_exec(url, session_id, "echo begun; sleep 1000", timeout=3)
     assert (late["exit_code"], late["timed_out"], late["stdout"]) == (124, True, "begun\n")
     archive = tarfile.open(fileobj=io.BytesIO(base64.b64decode(client.session_export(url, session_id))), mode="r:gz")
     assert archive.extractfile("./f").read() == b"blue\n"

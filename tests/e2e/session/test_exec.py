@@ -56,8 +56,10 @@ def test_a_timeout_kills_only_its_own_commands_tree(session):
     s.out("setsid sleep 1111 >/dev/null 2>&1 &")
     got = s.exec("setsid sh -c 'sleep 2222; true' & disown; sleep 3333", timeout=0.5)
     assert got["timed_out"]
-    running = s.out("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '")
-    assert "sleep 1111" in running and "sleep 2222" not in running and "sleep 3333" not in running
+    def running():
+        return s.exec("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '")["stdout"]
+    until(lambda: "sleep 2222" not in running() and "sleep 3333" not in running(), "its own are gone")
+    assert "sleep 1111" in running()
 
 
 def test_a_background_child_that_holds_stdout_does_not_hold_the_answer(session):

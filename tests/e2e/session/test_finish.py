@@ -121,7 +121,7 @@ def test_bytes_that_are_not_utf8(session):
 
 
 def test_a_timeout(session):
-    got = session().finish(harness_files={"test.sh": "echo begun; echo part > /tmp/r; sleep 100"}, timeout=1, result_files=["/tmp/r"])
+    got = session().finish(harness_files={"test.sh": "echo begun; echo part > /tmp/r; sleep 1000"}, timeout=3, result_files=["/tmp/r"])
     assert got["exit_code"] == 124 and got["timed_out"] and got["stdout"] == "begun\n" and got["result_files"]["/tmp/r"] == "part\n"
 
 

@@ -87,7 +87,7 @@ def test_a_timeout(session, shell):
     got = shell.run("echo begun; setsid sleep 6543 & sleep 6542", timeout_s=3)
     assert got["exit_code"] == 124 and got["timed_out"] and got["restarted"] and got["stdout"] == "begun\n"
     assert shell.out("pwd; echo $w") == "/tmp\n1\n"
-    assert "654" not in session.exec(command="cat /proc/[0-9]*/cmdline")["stdout"]
+    until(lambda: "654" not in session.exec(command="cat /proc/[0-9]*/cmdline")["stdout"], "what it had started is gone")
 
 
 def test_background_jobs_stay(session, shell):

@@ -110,7 +110,7 @@ def test_stderr_may_go_where_stdout_goes(standing):
 
 
 def test_a_timeout_and_a_program_that_is_not_there_are_told_at_the_end(standing):
-    out, _, end = Stream(standing, command="echo before; sleep 100", timeout_s=0.5).all()
+    out, _, end = Stream(standing, command="echo before; sleep 1000", timeout_s=3).all()
     assert (out, end["timed_out"], end["exit_code"]) == ("before\n", True, 124)
     _, err, end = Stream(standing, argv=["no-such-program"]).all()
     assert end["exit_code"] == 127

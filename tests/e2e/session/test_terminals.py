@@ -282,7 +282,7 @@ def test_a_session_that_ends_ends_its_terminals(session):
 
 
 def test_nobody_looking_the_session_is_idle(daemon):
-    answer = daemon.call("POST", "/v1/sessions?wait=30", {"image": "host", "network": "none", "idle_timeout_s": 1})
+    answer = daemon.call("POST", "/v1/sessions?wait=60", {"image": "host", "network": "none", "idle_timeout_s": 4})
     assert answer.status == 201, answer
     sid = answer.json["id"]
     path = f"/v1/sessions/{sid}/terminals"
