@@ -21,9 +21,11 @@ import sqlite3
 import subprocess
 import tempfile
 import time
+import uuid
 
 BRIG = os.environ.get("BRIG", str(pathlib.Path(__file__).resolve().parents[2] / "build" / "brig"))
 DEADLINE_S = 120                # for what comes in a moment, on a machine that has a lot else to do
+SKELETONS_MAX = 8
 
 
 class Answer:
@@ -88,8 +90,32 @@ class Daemon:
 
     # ---- its life -----------------------------------------------------------------------------------------------------
 
+    # The copy of the host's /etc and package database, which a first start makes and syncs, is some four thousand files: more work
+    # than most tests ask for. It is the same for all, and nobody may change it: who is done with his leaves it to the next.
+
+    def take_skeleton(self):
+        images, kept = self.home / "images", os.environ.get("BRIG_E2E_SKELETONS")
+        if not kept or images.exists():
+            return
+        for one in pathlib.Path(kept).iterdir():
+            images.mkdir(exist_ok=True)
+            try:
+                one.rename(images / one.name.partition(".")[2])
+                return
+            except OSError:                             # another worker has it; or the home is a file system of its own
+                continue
+
+    def leave_skeleton(self):
+        kept = os.environ.get("BRIG_E2E_SKELETONS")
+        for one in (self.home / "images").glob("host-*") if kept and len(os.listdir(kept)) < SKELETONS_MAX else []:
+            try:
+                one.rename(f"{kept}/{uuid.uuid4()}.{one.name}")
+            except OSError:
+                continue
+
     def start(self, *flags, **variables):
         self.variables.update(variables)
+        self.take_skeleton()
         with open(self.top / "stderr", "ab") as log:
             self.process = subprocess.Popen([BRIG, "serve", *flags], env=self.variables, stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline()
@@ -136,6 +162,8 @@ class Daemon:
             elif self.process.poll() is None:
                 self.end(signal.SIGKILL)
                 until(lambda: not self.leftovers(), "the spawner cleans up")
+            if kind is None:
+                self.leave_skeleton()
         finally:
             shutil.rmtree(self.top, ignore_errors=True)
 

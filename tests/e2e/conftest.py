@@ -1,4 +1,5 @@
 """Fixtures of the end-to-end tests: see brigd.py."""
+import os
 import pathlib
 import shutil
 import sys
@@ -9,6 +10,17 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import brigd  # noqa: E402
+
+
+def pytest_configure(config):
+    """One place for all workers, who inherit its name: see Daemon.take_skeleton."""
+    if "BRIG_E2E_SKELETONS" not in os.environ:
+        config.skeletons = os.environ["BRIG_E2E_SKELETONS"] = tempfile.mkdtemp(prefix="brig-skeletons-", dir="/tmp")
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "skeletons"):
+        shutil.rmtree(config.skeletons, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
