@@ -4,6 +4,7 @@
 #include "base/base64.h"
 #include "base/fs.h"
 #include "base/strv.h"
+#include "base/utf8.h"
 #include "cmd/exec_input.h"
 #include "cmd/verbs.h"
 
@@ -52,6 +53,9 @@ static int write_body(const struct exec_options *o, char **argv, struct buf *ret
                 return error_say(e, -EINVAL, "with --shell the command is one argument");
         if (o->login && !o->shell)
                 return error_say(e, -EINVAL, "--login goes with --shell");
+        for (int i = 0; argv[i]; i++)            /* else another command would run than was asked for */
+                if (!utf8_valid(argv[i], strlen(argv[i])))
+                        return error_say(e, -EINVAL, "argument %d is not UTF-8, and requests are text; write such bytes as the shell's $'\\xff' with --shell", i + 1);
         json_begin_object(&w);
         if (o->shell)
                 json_field_text(&w, "command", argv[0]);

@@ -120,6 +120,7 @@ static int image_path(const char *ref, struct buf *b) {
 }
 
 static int remove_all(struct client *c, void *target, char **arguments, int n, int *status, struct error *e) {
+        const struct remote_options *o = target;
         for (int i = 0; i < n; i++) {
                 _cleanup_buf_ struct buf path = BUF_INIT(REMOTE_PATH_MAX), answer = BUF_INIT(REMOTE_ANSWER_MAX);
                 struct json v;
@@ -127,6 +128,8 @@ static int remove_all(struct client *c, void *target, char **arguments, int n, i
                 r = r < 0 ? error_say(e, -EINVAL, "the name is too long") : remote_call(c, "DELETE", buf_str(&path), NULL, REMOTE_CALL_MS, &answer, &v, e);
                 if (r < 0)
                         return error_prefix(e, "%.100s", arguments[i]);
+                if (o->json)
+                        (void)print_json(&v);
         }
         return 0;
 }

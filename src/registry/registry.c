@@ -36,7 +36,8 @@ struct registry {
         void (*closed)(void *user); void *closed_user;
 };
 
-struct layer_get { struct registry_pull *pull; struct get *get; int fd; uint64_t got; bool started, complete; };
+/* A layer that another one of the same registry is already on its way as follows that one, and takes over a descriptor of its file. */
+struct layer_get { struct registry_pull *pull; struct get *get; struct layer_get *follows; int fd; uint64_t got; bool started, arrived, complete; };
 
 struct registry_pull {
         struct registry_pull *next;
@@ -45,7 +46,7 @@ struct registry_pull {
         struct image_ref ref;
         struct access *access;
         uv_timer_t timer;
-        bool running, over;
+        bool running, over, layers_begun;
         struct get *get;                   /* of the manifest or the configuration */
         char wanted[IMAGE_REF_DIGEST_LEN + 1];             /* the digest of the manifest that is being fetched, or "" */
         unsigned depth;
@@ -62,6 +63,7 @@ struct registry_pull {
 /* ---- the end ---- */
 
 static void start_queued(struct registry *r);
+static void start_left(struct registry *r);
 static void maybe_closed(struct registry *r);
 
 static void pull_freed(uv_handle_t *h) {
@@ -72,12 +74,15 @@ static void pull_freed(uv_handle_t *h) {
         maybe_closed(r);
 }
 
+static void unfollow(struct registry *r, const struct layer_get *lead);
+
 /* What runs for it. */
 static void stop_work(struct registry_pull *p) {
         get_cancel(TAKE_PTR(p->get));
         for (size_t i = 0; p->layers && i < p->manifest.n_layers; i++) {
                 get_cancel(TAKE_PTR(p->layers[i].get));
                 fd_close(p->layers[i].fd);
+                unfollow(p->registry, &p->layers[i]);
         }
         free(p->layers);
         p->layers = NULL;
@@ -107,6 +112,7 @@ static void unlink_pull(struct registry_pull *p) {
 static void let_go(struct registry_pull *p) {
         release(p);
         uv_close((uv_handle_t *)&p->timer, pull_freed);
+        start_left(p->registry);
         start_queued(p->registry);
 }
 
@@ -166,9 +172,80 @@ static void layer_progress(uint64_t got, void *user) {
 
 static void start_layers(struct registry_pull *p);
 
+/* Calls f for each layer of any pull, until it says true. */
+static struct layer_get *find_layer(struct registry *r, bool (*f)(const struct layer_get *l, const void *about), const void *about) {
+        for (struct registry_pull *p = r->pulls; p; p = p->next)
+                for (size_t i = 0; p->layers && i < p->manifest.n_layers; i++)
+                        if (f(&p->layers[i], about))
+                                return &p->layers[i];
+        return NULL;
+}
+
+static bool is_following(const struct layer_get *l, const void *lead) { return l->follows == lead; }
+static bool has_arrived(const struct layer_get *l, const void *about) { return l->arrived; }
+/* To be fetched, and nobody comes back to it by himself. */
+static bool is_left(const struct layer_get *l, const void *about) {
+        const struct registry_pull *p = l->pull;
+        return p->layers_begun && !l->started && (size_t)(l - p->layers) >= p->first && p->active < REGISTRY_PARALLEL;
+}
+
+static const struct blob_ref *blob_of(const struct layer_get *l) { return &l->pull->manifest.layers[l - l->pull->layers]; }
+
+/* Of the same registry: another one may be slower, as slow as it likes. */
+static bool is_coming(const struct layer_get *l, const void *about) {
+        const struct layer_get *wanted = about;
+        return l->get && strcmp(l->pull->ref.host, wanted->pull->ref.host) == 0 && blob_of(l)->size == blob_of(wanted)->size && strcmp(blob_of(l)->digest, blob_of(wanted)->digest) == 0;
+}
+
+static void unfollow(struct registry *r, const struct layer_get *lead) {
+        struct layer_get *l;
+        while ((l = find_layer(r, is_following, lead))) {
+                l->follows = NULL;
+                l->started = false;
+        }
+}
+
+/* Those whose leader is gone fetch for themselves. */
+static void start_left(struct registry *r) {
+        struct layer_get *l;
+        while (!r->closing && (l = find_layer(r, is_left, NULL)))
+                start_layers(l->pull);
+}
+
+/* A descriptor with an offset of its own. */
+static int reopen(int fd) {
+        char path[40];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        int again = open(path, O_RDONLY | O_CLOEXEC);
+        return again < 0 ? -errno : again;
+}
+
+static void hand_on(struct registry *r, const struct layer_get *lead) {
+        struct layer_get *l;
+        while ((l = find_layer(r, is_following, lead))) {
+                l->follows = NULL;
+                l->fd = reopen(lead->fd);
+                l->arrived = l->fd >= 0;
+                l->started = l->arrived;         /* else it is fetched once more */
+        }
+}
+
+/* Whole and verified: the owner has it now, and may end the pull. */
+static void deliver(struct layer_get *l) {
+        struct registry_pull *p = l->pull;
+        l->complete = true;
+        l->arrived = false;
+        p->progress.layers_done++;
+        tell(p, true);
+        p->cb.layer((size_t)(l - p->layers), TAKE_FD(l->fd), p->user);
+        if (!p->over)
+                start_layers(p);
+}
+
 static void layer_done(enum registry_failure f, const struct error *e, void *user) {
         struct layer_get *l = user;
         struct registry_pull *p = l->pull;
+        struct registry *r = p->registry;
         l->get = NULL;
         p->active--;
         if (f != REGISTRY_OK) {
@@ -179,12 +256,13 @@ static void layer_done(enum registry_failure f, const struct error *e, void *use
                 fail(p, REGISTRY_INTERNAL, -errno, "rewind a layer");
                 return;
         }
-        l->complete = true;
-        p->progress.layers_done++;
-        tell(p, true);
-        p->cb.layer((size_t)(l - p->layers), TAKE_FD(l->fd), p->user);
-        if (!p->over)
-                start_layers(p);
+        hand_on(r, l);
+        deliver(l);
+        while ((l = find_layer(r, has_arrived, NULL))) {
+                l->pull->progress.bytes_done += blob_of(l)->size;
+                deliver(l);
+        }
+        start_left(r);
 }
 
 static int start_layer(struct registry_pull *p, size_t i, struct error *e) {
@@ -192,6 +270,11 @@ static int start_layer(struct registry_pull *p, size_t i, struct error *e) {
         const struct blob_ref *b = &p->manifest.layers[i];
         char what[IMAGE_REF_DIGEST_LEN + 16];
         snprintf(what, sizeof what, "blobs/%s", b->digest);
+        l->follows = find_layer(p->registry, is_coming, l);
+        if (l->follows) {
+                l->started = true;
+                return 0;
+        }
         l->fd = open(p->registry->directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
         if (l->fd < 0)
                 return error_set(e, -errno, "make a file for a layer");
@@ -252,6 +335,7 @@ static void resolved(struct registry_pull *p) {
         for (size_t i = p->first; i < m->n_layers; i++)
                 p->progress.bytes_wanted += m->layers[i].size;
         tell(p, true);
+        p->layers_begun = true;
         start_layers(p);
 }
 

@@ -47,6 +47,17 @@ def test_snapshots_are_listed_and_removed(brig, standing):
     assert "cli-snap:latest" not in brig("snapshot", "ls", "-q").split()
 
 
+def test_what_is_removed_is_said_as_json(brig, local):
+    brig("image", "import", small_root(local / "root"), "--name", "cli-gone", "-q")
+    assert json.loads(brig("image", "rm", "cli-gone", "-o", "json")) == {"ref": "cli-gone", "deleted": True}
+
+
+def test_a_step_of_a_build_that_is_known_is_said(brig, local):
+    (local / "Dockerfile").write_text("FROM host\nRUN : known\n")
+    brig("image", "build", local, "--network", "none")
+    assert "[2/2] cached" in brig.run("image", "build", local, "--network", "none", text=True).stderr
+
+
 def test_what_is_no_image_is_said(brig, local):
     (local / "junk").write_bytes(b"not a tar at all" * 100)
     assert brig.run("image", "import", local / "junk", "-q", status=2, text=True).stderr.startswith("brig image import: ")

@@ -217,3 +217,8 @@ COMP_WORDS=(brig exec {standing[:2]}); COMP_CWORD=2; _brig; printf '%s\\n' "${{C
 def test_no_daemon_is_told_with_what_to_do(brig, standing):
     done = subprocess.run([BRIG, "session", "ls"], env={**brig.env, "BRIG_URL": "", "API_PORT": "1"}, capture_output=True, text=True)
     assert done.returncode == 2 and "brig serve" in done.stderr
+
+
+def test_arguments_that_requests_cannot_hold_are_refused(brig, standing):
+    done = brig.run("exec", standing, "printf", "%s", b"\xff".decode("utf-8", "surrogateescape"), status=125, text=True)
+    assert "argument 3 is not UTF-8" in done.stderr and done.stdout == ""

@@ -1,6 +1,7 @@
 """Pulling through the daemon: what a registry has becomes what a session stands on, byte for byte; nothing is fetched twice."""
 import base64
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -275,6 +276,67 @@ def test_a_shared_layer_is_fetched_once(daemon):
         assert first.count(digest(one.blobs[0])) == 1 and second.count(digest(two.blobs[0])) == 0 and second.count(digest(two.blobs[1])) == 1
         pull(daemon, second.ref)
         assert second.count(digest(two.blobs[1])) == 1
+
+
+class Several(HostileRegistry):
+    """Of images by name."""
+
+    def __init__(self, images):
+        super().__init__(None)
+        self.images = images
+
+    def body(self, path):
+        name, _, what = path[len("/v2/"):].replace("/blobs/", "/manifests/").rpartition("/manifests/")
+        image = self.images[name]
+        if "/manifests/" in path:
+            return "manifest", image.manifest, image.media_type
+        return what, image.everything()[what], "application/octet-stream"
+
+
+@pytest.fixture
+def sharing():
+    base = tar_layer({"base": os.urandom(1000)})
+    one, two = Image([base, tar_layer({"one": os.urandom(10)})]), Image([base, tar_layer({"two": os.urandom(10)})])
+    with Several({"one": one, "two": two}) as registry:
+        registry.base, registry.one, registry.two = digest(one.blobs[0]), digest(one.blobs[1]), digest(two.blobs[1])
+        registry.open = threading.Event()
+        yield registry
+        registry.open.set()
+
+
+def test_a_layer_that_another_pull_fetches_is_waited_for(daemon, sharing):
+    def hold(request, data):
+        sharing.open.wait(60)
+        request.answer(200, data)
+    sharing.tricks[sharing.base] = hold
+    answers = []
+    threads = [threading.Thread(target=lambda name=name: answers.append(pull(daemon, f"{sharing.host}/{name}"))) for name in ("one", "two")]
+    for t in threads:
+        t.start()
+    brigd.until(lambda: sharing.count(sharing.one) and sharing.count(sharing.two), "both pulls are at their layers")
+    sharing.open.set()
+    for t in threads:
+        t.join(60)
+    assert len(answers) == 2 and sharing.count(sharing.base) == 1
+
+
+def test_a_layer_whose_pull_is_given_up_is_fetched_by_who_waited(daemon, sharing):
+    def hold(request, data):
+        if sharing.count(sharing.base) == 1:
+            sharing.open.wait(60)
+        request.answer(200, data)
+    sharing.tricks[sharing.base] = hold
+    first = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
+    first.request("POST", "/v1/images/pull", json.dumps({"name": f"{sharing.host}/one"}))
+    brigd.until(lambda: sharing.count(sharing.base) and sharing.count(sharing.one), "it is fetched")
+    answers = []
+    second = threading.Thread(target=lambda: answers.append(pull(daemon, f"{sharing.host}/two")))
+    second.start()
+    brigd.until(lambda: sharing.count(sharing.two), "another waits for it")
+    assert sharing.count(sharing.base) == 1
+    first.close()
+    second.join(60)
+    assert len(answers) == 1 and sharing.count(sharing.base) == 2
 
 
 def test_a_cut_layer_is_gone_on_with(daemon):
