@@ -540,11 +540,13 @@ static void nothing_left(uv_handle_t *h) {
 }
 
 void builder_close(struct builder *b, void (*done)(void *user), void *user) {
+        struct error e;
         b->closed = done;
         b->closed_user = user;
         recipes_free(b);
+        error_say(&e, -ECANCELED, "the daemon is stopping");
         for (struct build *x = b->builds; x; x = x->next)
-                build_cancel(x);
+                build_fail(x, IMAGE_CANCELLED, &e);      /* whoever waits holds a pointer to it, and would cancel it later */
         if (b->n_builds > 0) {
                 b->closing = true;
                 return;

@@ -62,7 +62,7 @@ struct builder_config {
         struct sandbox_limits limits;      /* of RUN */
 };
 int builder_new(struct image_store *st, const struct builder_config *cfg, struct builder **ret, struct error *e);
-/* Cancels what is being built, waits for its sandboxes, frees, calls done. Before the image store is closed. */
+/* Ends what is being built as IMAGE_CANCELLED, waits for its sandboxes, frees, calls done. Before the image store is closed. */
 void builder_close(struct builder *b, void (*done)(void *user), void *user);
 
 /* -EINVAL: the Dockerfile, an argument or the target is wrong, with the reason; -EAGAIN: BUILDS_MAX; -ENOMEM. */

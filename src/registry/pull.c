@@ -420,18 +420,19 @@ static void registry_closed(void *user) {
 
 void puller_close(struct puller *p, void (*done)(void *user), void *user) {
         struct closing *c = malloc(sizeof *c);
+        struct error e;
         size_t hint = 0;
         ASSERT(c);
         *c = (struct closing){ .p = p, .done = done, .user = user };
         for (struct map_node *n; (n = map_any(&p->jobs, &hint));) {
                 struct job *j = container_of(n, struct job, node);
-                struct pull *x, *next;
-                for (x = j->waiting; x; x = next) {
-                        next = x->next;
-                        free(x);
-                }
-                j->waiting = NULL;
+                struct pull *x;
                 stop(j);
+                error_say(&e, -ECANCELED, "the daemon is stopping");
+                while ((x = j->waiting)) {       /* whoever waits holds a pointer to it, and would cancel it later */
+                        j->waiting = x->next;
+                        answer(x, NULL, IMAGE_CANCELLED, &e);
+                }
                 if (!j->adding)
                         job_free(j);
         }

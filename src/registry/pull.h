@@ -20,7 +20,7 @@ struct puller_config {
         uint64_t timeout_ms;               /* where the request does not say */
 };
 int puller_new(struct image_store *st, const struct puller_config *cfg, struct puller **ret, struct error *e);
-/* Cancels what runs, frees, calls done. Before the image store is closed. */
+/* Ends what runs as IMAGE_CANCELLED, frees, calls done. Before the image store is closed. */
 void puller_close(struct puller *p, void (*done)(void *user), void *user);
 
 struct pull_request {
