@@ -251,7 +251,7 @@ static int start(struct interpreter *in, const struct interpreter_spec *spec, st
                 return error_set(e, source < 0 ? source : -errno, "start python");
         in->control = pair[0];
         _cleanup_close_ int theirs = pair[1];
-        const char *const argv[] = { spec->python ? spec->python : "python3", "-I", "-c", BOOT, NULL };
+        const char *const argv[] = { spec->python ? spec->python : "python3", "-I", "-S", "-c", BOOT, NULL };
         const struct exec_fd fds[] = { { source, SOURCE_FD }, { theirs, CONTROL_FD } };
         const struct exec_spec x = {
                 .argv = argv, .env = spec->env ? spec->env : default_env, .cwd = "/", .stdin_fd = -1, .fds = fds, .n_fds = ARRAY_SIZE(fds),

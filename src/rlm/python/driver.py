@@ -27,6 +27,7 @@ from _signal import SIGINT, pthread_kill, signal
 from _socket import AF_INET, AF_UNIX, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, socket
 from _thread import get_ident
 from os import _exit, dup2, getpid, urandom
+from os.path import isdir
 
 int_from = int.from_bytes
 ORDER = sys.byteorder
@@ -431,7 +432,7 @@ class Turn:
         self.critical = self.sequence = self.action = 0
         self.sources, self.broker, self.loop = {}, None, None
         self.stdout, self.stderr = sys.stdout, sys.stderr
-        self.prctl = None
+        self.prctl = self.user_site = None
         self.namespace = {}
 
     # -- frames
@@ -471,6 +472,7 @@ class Turn:
         self.broker = Broker(order["broker"], order["secret"], body_max if isinstance(body_max, int) else BODY_MAX)
         self.make_namespace(setup)
         sys.path.insert(0, "")
+        self.user_site = f"{order['cwd']}/.local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
         gc.enable()
 
     def make_namespace(self, setup):
@@ -558,6 +560,9 @@ class Turn:
         if self.stderr.closed:
             self.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
         sys.stdout, sys.stderr = self.stdout, self.stderr
+        if self.user_site and isdir(self.user_site):
+            sys.path.append(self.user_site)        # somebody has installed something
+            self.user_site = None
         signal(SIGINT, self.on_interrupt)
 
     def await_(self, coroutine):
@@ -782,9 +787,12 @@ def serve(fds):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     sys.argv = [""]
     turn = Turn(place(fds))
+    turn.send(b"H")
+    # While it is given its group:
+    if "site" not in sys.modules:
+        __import__("site").main()
     turn.prctl = find_prctl()
     touch(turn)
-    turn.send(b"H")
     while True:
         try:
             turn.step()

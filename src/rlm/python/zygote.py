@@ -20,7 +20,9 @@ import _socket
 
 CONTROL = 4
 FORK_SIZE = 9
-PRELOAD = ("traceback", "linecache", "json", "threading", "random", "datetime", "functools", "collections", "contextlib")
+QUIET_S = 0.03                 # after a request: another may follow, and somebody waits for what was forked
+PRELOAD = ("site", "traceback", "linecache", "json", "threading", "random", "datetime", "functools", "collections", "contextlib",
+           "ctypes")
 
 
 class Zygote:
@@ -31,10 +33,14 @@ class Zygote:
         exec(compile(source, "<brig>", "exec", dont_inherit=True), self.make_turn)
 
     def say(self, kind, payload=b""):
-        try:
-            self.control.send(kind + payload)
-        except OSError:
-            os._exit(0)
+        while True:
+            try:
+                self.control.send(kind + payload)
+                return
+            except (_socket.timeout, BlockingIOError):
+                self.control.settimeout(None)
+            except OSError:
+                os._exit(0)
 
     def reap(self, *_):
         while self.children:
@@ -74,9 +80,9 @@ class Zygote:
         os.setsid()
         self.make_turn["serve"](fds)
 
-    def receive(self, flags=0):
+    def receive(self):
         try:
-            data, ancillary, _, _ = self.control.recvmsg(64, _socket.CMSG_SPACE(3 * 4), flags | _socket.MSG_CMSG_CLOEXEC)
+            data, ancillary, _, _ = self.control.recvmsg(64, _socket.CMSG_SPACE(3 * 4), _socket.MSG_CMSG_CLOEXEC)
         except ConnectionError:
             os._exit(0)
         fds = []
@@ -92,21 +98,34 @@ class Zygote:
 
     def serve(self):
         self.say(b"R", sys.version.split()[0].encode())
+        self.control.settimeout(QUIET_S)
         for name in PRELOAD:
             try:
                 while True:
-                    self.receive(_socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                pass
+                    self.receive()
+            except (_socket.timeout, BlockingIOError):
+                self.control.settimeout(0)
             try:
-                __import__(name)
+                load(name)
             except ImportError:
                 pass
+            try:
+                self.receive()
+                self.control.settimeout(QUIET_S)
+            except BlockingIOError:
+                pass               # nobody waits: on with it
+        self.control.settimeout(None)
         gc.collect()
         gc.freeze()
         self.say(b"W")
         while True:
             self.receive()
+
+
+def load(name):
+    module = __import__(name)
+    if name == "site":
+        module.main()          # python runs without, because its own start must not wait for it
 
 
 def set_undumpable():

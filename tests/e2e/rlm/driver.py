@@ -80,7 +80,7 @@ class Interpreter:
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
             os.closerange(5, 1024)
-            os.execve(python, [python, "-I", "-c", BOOT], {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"})
+            os.execve(python, [python, "-I", "-S", "-c", BOOT], {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"})
         theirs.close()
         os.close(source)
         self.version = self.hear(b"R").decode()
