@@ -24,10 +24,9 @@ from _ast import Expr, Expression
 from _json import encode_basestring, make_encoder, make_scanner
 from _queue import SimpleQueue
 from _signal import SIGINT, pthread_kill, signal
-from _socket import AF_INET, AF_UNIX, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, socket
+from _socket import AF_INET, AF_UNIX, IPPROTO_TCP, MSG_DONTWAIT, MSG_PEEK, SOCK_STREAM, TCP_NODELAY, socket
 from _thread import get_ident
-from os import _exit, dup2, getpid, urandom
-from os.path import isdir
+from os import _exit, dup2, getpid, stat, urandom
 
 int_from = int.from_bytes
 ORDER = sys.byteorder
@@ -433,6 +432,7 @@ class Turn:
         self.sources, self.broker, self.loop = {}, None, None
         self.stdout, self.stderr = sys.stdout, sys.stderr
         self.prctl = self.user_site = None
+        self.steps = [load_site, find_prctl, touch]
         self.namespace = {}
 
     # -- frames
@@ -457,13 +457,29 @@ class Turn:
 
     # -- the beginning
 
+    def told(self):
+        try:
+            self.control.recv(1, MSG_PEEK | MSG_DONTWAIT)
+            return True
+        except BlockingIOError:
+            return False
+
+    def prepare(self, ahead):
+        # Ahead of the order to begin, as far as time allows; the rest when it is answered, before any code. Modules are looked for where code has not put any.
+        while self.steps and not (ahead and self.told()):
+            self.steps.pop(0)(self)
+
+    def show_itself(self):
+        # What has changed its user is hidden from that user, and so from itself: /proc/self would not open.
+        if self.prctl:
+            self.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+
     def begin(self, payload):
         order = loads(payload)
         os.setgroups([USER])
         os.setresgid(USER, USER, USER)
         os.setresuid(USER, USER, USER)
-        if self.prctl:
-            self.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+        self.show_itself()
         os.umask(0o022)
         os.chdir(order["cwd"])
         os.environ["HOME"] = os.environ["PWD"] = order["cwd"]
@@ -471,7 +487,6 @@ class Turn:
         body_max = setup.get("body_max")
         self.broker = Broker(order["broker"], order["secret"], body_max if isinstance(body_max, int) else BODY_MAX)
         self.make_namespace(setup)
-        sys.path.insert(0, "")
         self.user_site = f"{order['cwd']}/.local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
         gc.enable()
 
@@ -560,9 +575,12 @@ class Turn:
         if self.stderr.closed:
             self.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
         sys.stdout, sys.stderr = self.stdout, self.stderr
-        if self.user_site and isdir(self.user_site):
-            sys.path.append(self.user_site)        # somebody has installed something
-            self.user_site = None
+        try:
+            if self.user_site and stat(self.user_site):
+                sys.path.append(self.user_site)    # somebody has installed something
+                self.user_site = None
+        except OSError:
+            pass
         signal(SIGINT, self.on_interrupt)
 
     def await_(self, coroutine):
@@ -716,6 +734,8 @@ class Turn:
                 self.send(b"X", f"{type(e).__name__}: {e}".encode("utf-8", "backslashreplace")[:400])
                 _exit(72)
             self.send(b"B")
+            self.prepare(False)
+            sys.path.insert(0, "")
         elif kind == b"e":
             result = self.execute(payload)
             if getpid() != self.pid:
@@ -765,7 +785,9 @@ def place(fds):
 
 
 def touch(turn):
-    # The first action's memory is copied now.
+    # The first action's memory is copied now. Where the turn has begun it will come to that by itself.
+    if turn.broker:
+        return
     turn.make_namespace({"tools": [{"name": "f", "parameters": {"properties": {"a": {}}}}]})
     turn.execute(b"\0" * 8 + (5).to_bytes(4, ORDER) + b"x = 1" + b"{}")
     turn.executing = False
@@ -774,12 +796,18 @@ def touch(turn):
         sys.modules["linecache"].cache.clear()
 
 
-def find_prctl():
+def load_site(turn):
+    if "site" not in sys.modules:
+        __import__("site").main()
+
+
+def find_prctl(turn):
     try:
-        ctypes = __import__("ctypes")
-        return ctypes.CDLL(None).prctl
+        turn.prctl = __import__("ctypes").CDLL(None).prctl
     except (ImportError, OSError, AttributeError):
-        return None
+        return
+    if turn.broker:
+        turn.show_itself()
 
 
 def serve(fds):
@@ -788,11 +816,7 @@ def serve(fds):
     sys.argv = [""]
     turn = Turn(place(fds))
     turn.send(b"H")
-    # While it is given its group:
-    if "site" not in sys.modules:
-        __import__("site").main()
-    turn.prctl = find_prctl()
-    touch(turn)
+    turn.prepare(True)
     while True:
         try:
             turn.step()
