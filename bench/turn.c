@@ -88,7 +88,7 @@ static void on_ended(struct turn_process *t, const struct turn_end *end, void *u
 
 static struct interpreter *start_python(struct sandbox *s) {
         static const struct interpreter_callbacks cb = { on_ready, on_lost };
-        const struct interpreter_spec spec = { 0 };
+        const struct interpreter_spec spec = { .cache = IMAGE_HOST };
         struct interpreter *in;
         struct error e;
         if (interpreter_start(s, &spec, &cb, NULL, &in, &e) < 0)

@@ -39,6 +39,9 @@ struct turn_process;
 
 struct interpreter_spec {                  /* read during the call */
         const char *python;                /* NULL: "python3", looked up in the sandbox's PATH */
+        /* Names what python is made of (image and layers), and nothing else may have this name: what one such interpreter has compiled of the
+         * driver, before any untrusted code, is given to the next. NULL: nothing is. */
+        const char *cache;
         const char *const *env;            /* what turns see as their environment, exactly; NULL: PATH, HOME, LANG, USER alone */
 };
 struct interpreter_callbacks {

@@ -1,6 +1,7 @@
 /* What the files of the interpreter share: interpreter.c (the zygote, and who is forked when), turn_process.c (the life of a turn's
  * process), turn_io.c (its socket and pipes). */
 #pragma once
+#include "base/hash.h"
 #include "rlm/frames.h"
 #include "rlm/interpreter.h"
 
@@ -61,6 +62,7 @@ struct interpreter {
         uv_timer_t timer; bool timer_made;
         bool ready, warm, lost, freed, ended_exec;
         char version[32];
+        char cache[SHA256_HEX];                        /* under which name what it compiles is kept; "" = not */
         struct error error;                    /* why it is lost, once that is known */
         char said[256];                        /* the end of what python wrote to its standard error */
         uint64_t last_ref;

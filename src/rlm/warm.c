@@ -1,6 +1,7 @@
 /* The pool of warm boxes: see warm.h. */
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/strv.h"
 #include "rlm/warm.h"
 
@@ -10,7 +11,7 @@ struct kind {
         char name[WARM_NAME_MAX + 1];
         struct sandbox_spec spec;          /* strings owned */
         char **layers;
-        char *python;
+        char *python, *cache;              /* what python is made of */
         bool keep;
 };
 
@@ -137,7 +138,7 @@ static void on_sandbox(struct sandbox *s, void *user) {
         struct warm_box *b = user;
         struct error e = { 0 };
         static const struct interpreter_callbacks cb = { .ready = on_python, .lost = on_lost };
-        const struct interpreter_spec spec = { .python = b->kind->python };
+        const struct interpreter_spec spec = { .python = b->kind->python, .cache = b->kind->cache };
         if (b->state == BOX_MAKING && interpreter_start(s, &spec, &cb, b, &b->interpreter, &e) < 0)
                 fail(b, "start python", &e);
 }
@@ -222,12 +223,22 @@ static void kind_release(struct kind *k) {
         free((char *)k->spec.hostname);
         strv_free(k->layers);
         free(k->python);
+        free(k->cache);
         *k = (struct kind){ 0 };
 }
 
 static int copy(const char *s, const char **ret) {
         *ret = s ? strdup(s) : NULL;
         return s && !*ret ? -ENOMEM : 0;
+}
+
+static int name_cache(struct kind *k) {
+        _cleanup_buf_ struct buf b = BUF_INIT(65536);
+        int r = buf_printf(&b, "%s\n%s", k->python ? k->python : "", k->spec.image ? k->spec.image : "");
+        for (size_t i = 0; r == 0 && k->layers && k->layers[i]; i++)
+                r = buf_printf(&b, "\n%s", k->layers[i]);
+        k->cache = r == 0 ? buf_steal(&b) : NULL;
+        return k->cache ? 0 : r < 0 ? r : -ENOMEM;
 }
 
 int warm_add_kind(struct warm *w, const char *name, const struct sandbox_spec *spec, const char *python, bool keep) {
@@ -253,6 +264,8 @@ int warm_add_kind(struct warm *w, const char *name, const struct sandbox_spec *s
         for (size_t i = 0; r == 0 && spec->layers && spec->layers[i]; i++)
                 r = strv_push(&k->layers, spec->layers[i]);
         k->spec.layers = (const char *const *)k->layers;
+        if (r == 0)
+                r = name_cache(k);
         if (r < 0) {
                 kind_release(k);
                 return r;

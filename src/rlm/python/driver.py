@@ -431,7 +431,7 @@ class Turn:
         self.critical = self.sequence = self.action = 0
         self.sources, self.broker, self.loop = {}, None, None
         self.stdout, self.stderr = sys.stdout, sys.stderr
-        self.prctl = self.user_site = None
+        self.libc = self.prctl = self.user_site = None
         self.steps = [load_site, find_prctl, touch]
         self.namespace = {}
 
@@ -469,6 +469,23 @@ class Turn:
         while self.steps and not (ahead and self.told()):
             self.steps.pop(0)(self)
 
+    def remove_ipc(self):
+        # System V's memory, queues and semaphores belong to no process: what an earlier turn left is not for this one.
+        if self.libc is None:
+            return                 # the first one: nothing was before it
+        for kind, remove in (("shm", self.libc.shmctl), ("msg", self.libc.msgctl), ("sem", self.libc.semctl)):
+            try:
+                fd = os.open("/proc/sysvipc/" + kind, os.O_RDONLY)
+            except OSError:
+                continue
+            rows = b""
+            while more := os.read(fd, 65536):
+                rows += more
+            os.close(fd)
+            for row in rows.split(b"\n")[1:]:
+                if row:
+                    remove(int(row.split()[1]), 0, 0)          # the second is IPC_RMID, or (sem) the third
+
     def show_itself(self):
         # What has changed its user is hidden from that user, and so from itself: /proc/self would not open.
         if self.prctl:
@@ -476,10 +493,13 @@ class Turn:
 
     def begin(self, payload):
         order = loads(payload)
+        if self.libc is None and "ctypes" in sys.modules:
+            find_prctl(self)
         os.setgroups([USER])
         os.setresgid(USER, USER, USER)
         os.setresuid(USER, USER, USER)
         self.show_itself()
+        self.remove_ipc()
         os.umask(0o022)
         os.chdir(order["cwd"])
         os.environ["HOME"] = os.environ["PWD"] = order["cwd"]
@@ -803,7 +823,8 @@ def load_site(turn):
 
 def find_prctl(turn):
     try:
-        turn.prctl = __import__("ctypes").CDLL(None).prctl
+        turn.libc = __import__("ctypes").CDLL(None)
+        turn.prctl = turn.libc.prctl
     except (ImportError, OSError, AttributeError):
         return
     if turn.broker:

@@ -5,13 +5,16 @@
 #   from the daemon   F ref:8 + three descriptors (socket, stdout, stderr): fork a process that serves the socket
 #   to the daemon     R version    it is ready
 #                     W            what turns are likely to import is imported
+#                     C cache      what CACHE should have been
 #                     E text       it cannot work here
 #                     f ref:8 r:4  0 or -errno of a fork
 #                     x ref:8 s:4  a forked process has ended; wait status
 #
-# Nothing is imported that is not needed: the start of the first turn waits for it. SOURCE_DRIVER is the text of driver.py.
+# Nothing is imported that is not needed: the start of the first turn waits for it. SOURCE_DRIVER is the text of driver.py, CACHE
+# what an earlier zygote of the same image has made of it: the version of python that did, a NUL, and its marshalled code.
 
 import gc
+import marshal
 import os
 import sys
 
@@ -26,11 +29,18 @@ PRELOAD = ("site", "traceback", "linecache", "json", "threading", "random", "dat
 
 
 class Zygote:
-    def __init__(self, source):
+    def __init__(self, source, cache):
         self.control = _socket.socket(fileno=CONTROL)
         self.children = {}
         self.make_turn = {"__name__": "brig_driver", "__builtins__": dict(vars(__import__("builtins")))}
-        exec(compile(source, "<brig>", "exec", dont_inherit=True), self.make_turn)
+        version, _, code = cache.partition(b"\0")
+        self.to_cache = None
+        if version == sys.version.encode():
+            code = marshal.loads(code)
+        else:
+            code = compile(source, "<brig>", "exec", dont_inherit=True)
+            self.to_cache = sys.version.encode() + b"\0" + marshal.dumps(code)
+        exec(code, self.make_turn)
 
     def say(self, kind, payload=b""):
         while True:
@@ -118,6 +128,8 @@ class Zygote:
         gc.collect()
         gc.freeze()
         self.say(b"W")
+        if self.to_cache:
+            self.say(b"C", self.to_cache)
         while True:
             self.receive()
 
@@ -134,16 +146,16 @@ def set_undumpable():
     os.setegid(0)
 
 
-def main(source):
+def main(source, cache):
     if sys.version_info < (3, 9):
         _socket.socket(fileno=CONTROL).send(b"Epython 3.9 or later is needed, this is " + sys.version.split()[0].encode())
         os._exit(1)
     set_undumpable()
     gc.disable()
-    zygote = Zygote(source)
+    zygote = Zygote(source, cache)
     _signal.signal(_signal.SIGCHLD, zygote.reap)
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
     zygote.serve()
 
 
-main(SOURCE_DRIVER)
+main(SOURCE_DRIVER, CACHE)

@@ -7,8 +7,8 @@ import sys
 import threading
 
 SOURCES = pathlib.Path(__file__).resolve().parents[3] / "src/rlm/python"
-BOOT = ("import os\ns=os.pread(3,1<<20,0).split(b'\\0')\nos.close(3)\n"
-        "exec(compile(s[0],'<brig>','exec'),{'__name__':'brig_zygote','SOURCE_DRIVER':s[1]})")
+BOOT = ("import os\ns=os.pread(3,1<<20,0).split(b'\\0',2)\nos.close(3)\n"
+        "exec(compile(s[0],'<brig>','exec'),{'__name__':'brig_zygote','SOURCE_DRIVER':s[1],'CACHE':s[2]})")
 ORDER = sys.byteorder
 KINDS = ["ok", "syntax", "exception", "interrupted", "tool"]
 
@@ -69,9 +69,9 @@ class Broker:
 
 
 class Interpreter:
-    def __init__(self, python="/usr/bin/python3"):
+    def __init__(self, python="/usr/bin/python3", cache=b""):
         source = os.memfd_create("source", 0)
-        os.write(source, (SOURCES / "zygote.py").read_bytes() + b"\0" + (SOURCES / "driver.py").read_bytes())
+        os.write(source, (SOURCES / "zygote.py").read_bytes() + b"\0" + (SOURCES / "driver.py").read_bytes() + b"\0" + cache)
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.settimeout(30)
         self.pid = os.fork()
@@ -85,12 +85,13 @@ class Interpreter:
         os.close(source)
         self.version = self.hear(b"R").decode()
         self.hear(b"W")
+        self.cache = cache or self.hear(b"C")
         self.refs = 0
 
     def hear(self, kind):
         said = b"x"
         while said[:1] == b"x":        # some earlier turn has ended
-            said = self.control.recv(512)
+            said = self.control.recv(1 << 20)
         assert said[:1] == kind, said
         return said[1:]
 

@@ -16,6 +16,20 @@ def interpreter():
     it.close()
 
 
+def test_what_one_interpreter_has_compiled_serves_another(interpreter):
+    other = driver.Interpreter(cache=interpreter.cache)        # which says no C
+    turn = other.turn()
+    assert turn.says("1 + 1") == "2\n"
+    turn.close()
+    other.close()
+
+
+def test_what_another_python_has_compiled_does_not(interpreter):
+    other = driver.Interpreter(cache=b"2.7\0" + interpreter.cache)
+    assert other.hear(b"C").startswith(interpreter.cache.partition(b"\0")[0] + b"\0")
+    other.close()
+
+
 @pytest.fixture
 def play(interpreter):
     """play(answer, tool...) -> turn and broker"""

@@ -18,7 +18,7 @@ struct sandbox_spec stage_spec(void) {
 
 void stage_open(struct fixture *f, struct stage *s) {
         struct error e = { 0 };
-        const struct interpreter_spec spec = { 0 };
+        const struct interpreter_spec spec = { .cache = IMAGE_HOST };
         static const struct interpreter_callbacks cb = { .ready = on_ready, .lost = on_lost };
         struct sandbox_spec box = stage_spec();
         *s = (struct stage){ 0 };

@@ -186,6 +186,16 @@ static void it_fills_the_process_table(void **state) {
         assert_string_equal(act.out, "full\n");
 }
 
+/* What belongs to no process is not for the next turn either. */
+static void it_leaves_memory_behind(void **state) {
+        says("import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+             "print(min(libc.shmget(0x7001, 4096, 0o1600), libc.msgget(0x7002, 0o1600), libc.semget(0x7003, 1, 0o1600)) >= 0)", "True\n");
+        act_end(&act);
+        act_begin(&stage, &act, STAGE_SETUP);
+        says("import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+             "libc.shmget(0x7001, 0, 0), libc.msgget(0x7002, 0), libc.semget(0x7003, 0, 0)", "(-1, -1, -1)\n");
+}
+
 static void it_stops_itself(void **state) {
         act_send(&act, "import os, signal\nprint('on', flush=True)\nos.kill(os.getpid(), signal.SIGSTOP)", NULL);
         fixture_until(stage.box.f, &act.heard);
@@ -201,7 +211,7 @@ int main(void) {
                 T(it_replaces_builtins_and_modules), T(it_replaces_standard_output), T(it_writes_to_the_control_socket), T(it_forges_a_long_frame),
                 T(it_says_twice_that_it_is_done), T(it_sends_descriptors), T(it_recurses), T(it_spins_with_signals_blocked), T(it_spins_in_c),
                 T(it_prints_a_gigabyte), T(it_goes_on_after_its_submit), T(it_submits_for_ever), T(its_error_cannot_be_told), T(its_value_cannot_be_shown),
-                T(it_fills_the_process_table), T(it_stops_itself),
+                T(it_fills_the_process_table), T(it_leaves_memory_behind), T(it_stops_itself),
         };
         return cmocka_run_group_tests(tests, open_all, close_all);
 }
