@@ -145,7 +145,7 @@ static const struct interpreter_callbacks python_callbacks = { .ready = on_pytho
 
 static void start_python(struct rlm_root *r) {
         static const char *const env[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" WORKSPACE, "USER=user", "LANG=C.UTF-8", "TZ=UTC", NULL };
-        const struct interpreter_spec spec = { .env = env };
+        const struct interpreter_spec spec = { .env = env, .cache = IMAGE_HOST };
         struct error e = { 0 };
         if (interpreter_start(r->sandbox, &spec, &python_callbacks, r, &r->interpreter, &e) < 0)
                 failed(r, "start python", &e);
