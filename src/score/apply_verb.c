@@ -14,7 +14,7 @@
 #include "score/patch_name.h"
 #include "score/seal.h"
 
-struct request { struct apply_job job; char *repo_path, *undo; size_t n_named; };
+struct request { struct apply_job job; char *repo_path, *undo, *command; size_t n_named; };
 
 /* The whole of a sealed memfd, mapped. */
 static int map_fd(int fd, size_t most, const char **ret, size_t *ret_len) {
@@ -70,6 +70,7 @@ static int take_frame(struct request *q, enum apply_frame type, const char *p, s
         case FRAME_MODE: q->job.mode = (enum patch_mode)strtoul(number, NULL, 10); return q->job.mode < PATCH_MODE_MAX ? 0 : -EINVAL;
         case FRAME_PROTECT: return take_path(&q->job.protect, p, n);
         case FRAME_ALLOW: return take_path(&q->job.allow, p, n);
+        case FRAME_COMMAND: free(q->command); q->job.command = q->command = strndup(p, n); return q->command ? 0 : -ENOMEM;
         case FRAME_NAMED: return take_name(q, p, n);
         case FRAME_DIFF_MAX: q->job.diff = true; q->job.diff_max = MIN2(strtoul(number, NULL, 10), APPLY_DIFF_MAX); return 0;
         default: return -EINVAL;
@@ -150,6 +151,7 @@ int apply_verb(int root, struct apply_base base) {
         buf_release(&out);
         free(q.repo_path);
         free(q.undo);
+        free(q.command);
         strv_free(q.job.protect);
         strv_free(q.job.allow);
         strv_free(q.job.named);

@@ -30,6 +30,7 @@ enum apply_frame {
         /* request */
         FRAME_REPO_PATH, FRAME_MODE /* digit */, FRAME_PROTECT, FRAME_ALLOW, FRAME_DIFF_MAX /* decimal; absent = no diff */,
         FRAME_MEMORY /* decimal: bytes the helper may take */,
+        FRAME_COMMAND /* the text that a shell runs */,
         FRAME_NAMED /* a file that the ids name */,
         FRAME_UNDO /* the agent's patch is not applied: its paths are reset, the bytes are the reason */,
         /* report */

@@ -132,8 +132,20 @@ static int push_variable(char ***v, const struct score_request *q, const struct 
         return strv_push(v, s);
 }
 
+/* The framework that a command of a shell runs, by its text or by the ids that it is to be judged by: `make test` names none. */
+static const struct framework *framework_inside(const struct score_request *q, const struct command *c) {
+        if (!c || c->kind != COMMAND_VERBATIM)
+                return NULL;
+        const struct framework *f = c->framework;
+        char **const lists[] = {q->fail_to_pass, q->pass_to_pass};
+        for (size_t i = 0; !f && i < ARRAY_SIZE(lists); i++)
+                if (lists[i] && *lists[i])
+                        f = framework_of_ids((const char *const *)lists[i]);
+        return f && f->variable ? f : NULL;
+}
+
 char **run_environment(const struct score_request *q, const struct command *c) {
-        const struct framework *f = c && c->kind == COMMAND_VERBATIM && c->framework && c->framework->variable ? c->framework : NULL;
+        const struct framework *f = framework_inside(q, c);
         bool root = q->uid == 0;
         const char *const clean[] = {
                 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", root ? "HOME=/root" : "HOME=/tmp", root ? "USER=root" : "USER=user",

@@ -185,7 +185,8 @@ static void start_apply(struct score_task *t) {
                 .sandbox = t->sandbox, .repo_path = q->repo_path, .patch = q->patch, .patch_len = q->patch_len, .test_patch = q->test_patch,
                 .test_patch_len = q->test_patch_len, .mode = q->patch_mode, .protect = protect,
                 .allow_config = (const char *const *)q->allow_config, .capture_diff = q->capture_diff || q->reference_patch_len > 0,
-                .diff_max = DIFF_MAX, .named = (const char *const *)named, .seal_fd = t->seal_fd, .watch_fd = t->watch_fd, .memory_bytes = q->limits.memory_bytes,
+                .diff_max = DIFF_MAX, 
+                .command = t->command.kind == COMMAND_VERBATIM ? t->command.text : NULL, .named = (const char *const *)named, .seal_fd = t->seal_fd, .watch_fd = t->watch_fd, .memory_bytes = q->limits.memory_bytes,
         };
         struct error e = {0};
         t->state = STATE_APPLY;

@@ -108,10 +108,22 @@ RUN, PRETEND = "python3 -m pytest -q -rA tests", "echo 'PASSED tests/test_calc.p
 @pytest.mark.parametrize("base, patch, command", [
     ({"Makefile": "include rules.mk\n", "rules.mk": f"test:\n\t{RUN}\n"}, {"rules.mk": f"test:\n\t{PRETEND}\n"}, "make test"),
     ({"ci/t.sh": ". ci/lib.sh\nrun\n", "ci/lib.sh": f"run() {{ {RUN}; }}\n"}, {"ci/lib.sh": f"run() {{ {PRETEND}; }}\n"}, "sh ci/t.sh"),
-], ids=["makefile", "script"])
+    ({"Makefile": "test:\n\t@$(PYTHON) ci/run.py\n", "ci/run.py": "x = 1\n"}, {"ci/run.py": "x = 2\n"}, "PYTHON=python3 make test"),
+    ({"Makefile": "test:\n\tpython3 -m ci.run\n", "ci/run.py": "x = 1\n"}, {"ci/run.py": "x = 2\n"}, "make test"),
+    ({"go": "cd ci\npython3 -u run.py\n", "ci/run.py": "x = 1\n"}, {"ci/run.py": "x = 2\n"}, "sh go"),
+], ids=["makefile", "script", "script of a makefile", "module of a makefile", "script of a script"])
 def test_a_changed_file_that_the_commands_file_reads_is_told(score, project, base, patch, command):
     r = score(project({**CALC, **base}), patch, GOLD, test_command=command, fail_to_pass=[ADD])
     assert "command_file_edited" in kinds(r) and r["integrity"]["verdict"] == "suspect", r
+
+
+MAKE = {"Makefile": "lint:\n\tpython3 -m flake8 calc.py\ncalc.so: calc.py\n\ttrue\ntest:\n\tpython3 -m pytest tests\n"}
+
+
+def test_a_makefile_that_only_speaks_of_a_file_runs_none(score, project):
+    """And its pytest names the tests, though the command does not name pytest."""
+    r = score(project({**CALC, **MAKE}), RIGHT, GOLD, test_command="make test", fail_to_pass=[ADD], pass_to_pass=[ZERO])
+    assert r["resolved"] and r["integrity"]["findings"] == [] and r["tests"] == {ADD: "passed", ZERO: "passed"}, r
 
 
 @pytest.mark.parametrize("base, patch, more", [
