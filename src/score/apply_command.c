@@ -20,7 +20,7 @@ static bool is_run(const char *line, size_t n, bool has_slash) {
         static const char *const interpreters[] = {"python", "PYTHON", "sh ", "SHELL", "bash ", "node ", "ruby ", "perl ", "source ", ". ", "coverage"};
         while (n > 0 && strchr(" \t\"'", line[n - 1]))
                 n--;
-        if (n == 0 || strchr(";|&@=:({", line[n - 1]))
+        if (n == 0 || strchr(";|&@=({", line[n - 1]))
                 return has_slash;
         if (has_text(line, n, " -m") && !has_text(line, n, "coverage"))
                 return false;
@@ -67,7 +67,8 @@ bool command_text_runs(const char *text, size_t n, const char *path) {
                 while (p < end && is_name(*p))
                         p++;
                 size_t len = (size_t)(p - word), before = (size_t)(word - line);
-                if (is_path(word, len, path) && is_run(line, before, memchr(word, '/', len)))
+                bool target = p < end && *p == ':';     /* of a makefile */
+                if (!target && is_path(word, len, path) && is_run(line, before, memchr(word, '/', len)))
                         return true;
                 if (before > 3 && memcmp(word - 3, "-m ", 3) == 0 && is_module(word, len, path))
                         return true;

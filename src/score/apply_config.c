@@ -1,7 +1,10 @@
+#include <dirent.h>
+#include <fcntl.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
-#include "base/macros.h"
+#include "base/fs.h"
 #include "score/apply_config.h"
 
 static const char *const runner_files[] = {
@@ -152,6 +155,38 @@ bool config_is_passive(const char *path, const char *data, size_t n) {
         if (ends_with(path, len, "entry_points.txt"))
                 return !memmem(data, n, "pytest11", 8);
         return ends_with(path, len, ".egg-link");
+}
+
+static bool has_module(int lib, const char *python, const char *name, size_t n) {
+        static const char *const dirs[] = { "site-packages", "dist-packages" }, *const ends[] = { ".py", "/__init__.py" };
+        char path[512];
+        struct stat st;
+        for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+                for (size_t k = 0; k < ARRAY_SIZE(ends); k++)
+                        if (snprintf(path, sizeof path, "%s/%s/%.*s%s", python, dirs[i], (int)n, name, ends[k]) < (int)sizeof path &&
+                            fstatat(lib, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+                                return true;
+        return false;
+}
+
+bool config_is_installed(int root, const char *top, const char *name, size_t n) {
+        static const char *const libs[] = { "lib", "local/lib" };
+        for (size_t i = 0; i < ARRAY_SIZE(libs); i++) {
+                char path[64];
+                snprintf(path, sizeof path, "%s%s", top, libs[i]);
+                int fd = fs_open_beneath(root, path, O_RDONLY | O_DIRECTORY, 0);
+                DIR *d = fd < 0 ? NULL : fdopendir(fd);
+                bool found = false;
+                if (!d)
+                        fd_close(fd);
+                for (struct dirent *de; d && !found && (de = readdir(d));)
+                        found = strncmp(de->d_name, "python3", 7) == 0 && has_module(dirfd(d), de->d_name, name, n);
+                if (d)
+                        closedir(d);
+                if (found)
+                        return true;
+        }
+        return false;
 }
 
 /* ---- sections ------------------------------------------------------------------------------------------------------------ */

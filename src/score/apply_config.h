@@ -22,3 +22,5 @@ enum config_class config_classify(const char *path, const char **ret_module, siz
 bool config_is_passive(const char *path, const char *data, size_t n);
 /* Is the runner's section of a shared file the same in both? Absent files are NULL. */
 bool config_same_section(const char *path, const char *a, size_t a_len, const char *b, size_t b_len);
+/* Is a module of this name (n bytes) installed for a Python below `root`, a view of "/", or of "/usr" with `top` "" in place of "usr/"? */
+bool config_is_installed(int root, const char *top, const char *name, size_t n);

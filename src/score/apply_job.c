@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -377,6 +378,11 @@ static int before_other_root(struct state *s, const char *path, const char *modu
         return 0;
 }
 
+static bool is_in_image(struct state *s, const char *module, size_t len) {
+        const struct apply_base *b = &s->j->image;
+        return config_is_installed(b->root, "usr/", module, len) || (fcntl(b->usr, F_GETFD) >= 0 && config_is_installed(b->usr, "", module, len));
+}
+
 static int config_file(struct state *s, const char *path, unsigned *n_shared) {
         const char *module;
         char package[PATCH_PATH_MAX + 16];
@@ -413,7 +419,9 @@ static int config_file(struct state *s, const char *path, unsigned *n_shared) {
         case CONFIG_FOREIGN:
                 return emit_finding(s, WEIGHT_SUSPECT, "runner_config_changed", path, "configures a test runner; left as patched");
         default:
-                return 0;
+                if (!module || !s->j->command || !is_shadow(s, path, module, len, dir_len) || !is_in_image(s, module, len))
+                        return 0;
+                return emit_finding(s, WEIGHT_SUSPECT, "shadowing_module", path, "takes the place of an installed module, which may be a plugin of the runner");
         }
 }
 

@@ -8,6 +8,9 @@
 #include "base/error.h"
 #include "score/patch_rung.h"
 
+/* Views of what "/", "/usr" and "/opt" were before anything was written; the last two may not be open, then the first has all. */
+struct apply_base { int root, usr, opt; };
+
 struct apply_job {
         int tree, base;                        /* the tree as it is to be changed, and as it is at base (read only) */
         const char *patch; size_t patch_len;
@@ -16,6 +19,7 @@ struct apply_job {
         char **protect, **allow;               /* paths; a directory stands for all below it */
         bool diff; size_t diff_max;
         const char *repo_path;
+        struct apply_base image;               /* where installed modules are; with a command only */
         const char *command;                   /* what a shell will run, or NULL: files that it runs by are told */
         char **named;                          /* files that the ids name: marked in the seal */
         struct buf *seal;                      /* not NULL: what is in place at the end is noted here (seal.h) */
@@ -32,8 +36,6 @@ int apply_job_look(struct apply_job *j, char **tests, char **written, struct err
 
 /* The helper's verb: reads the request and the patches from their descriptors, writes the report. `base_root` and `root` are the
  * directories in which repo_path is looked up. Exit status. */
-/* Views of what "/", "/usr" and "/opt" were before anything was written; the last two may not be open, then the first has all. */
-struct apply_base { int root, usr, opt; };
 int apply_verb(int root, struct apply_base base);
 /* The tree as it is, and as it was: 0 and a descriptor. */
 int apply_open_tree(int root, const char *repo_path, int *ret);

@@ -124,6 +124,7 @@ static int run(struct request *q, int root, const struct apply_base *base, bool 
                 return error_set(e, r, "open the tree at %s", q->repo_path);
         }
         q->job.repo_path = q->repo_path;
+        q->job.image = *base;
         return apply_job_run(&q->job, e);
 }
 

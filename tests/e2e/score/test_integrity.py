@@ -62,12 +62,14 @@ def test_a_module_that_pretends_to_be_one_of_the_runners(attack, files, env):
     assert r["tests"] == {ADD: "failed", ZERO: "passed"}, (r["stdout"], r["stderr"])
 
 
-def test_a_module_in_the_place_of_an_installed_plugin(attack):
+def test_a_module_in_the_place_of_an_installed_plugin(attack, score, calc):
     setup = """cd /usr/lib/python3/dist-packages && mkdir ours-1.dist-info && echo 'x = 1' >ours.py &&
         printf 'Metadata-Version: 2.1\\nName: ours\\nVersion: 1\\n' >ours-1.dist-info/METADATA &&
         printf '[pytest11]\\nours = ours\\n' >ours-1.dist-info/entry_points.txt"""
     r = attack({"ours.py": FORCE}, setup_command=setup)
     assert r["tests"] == {ADD: "failed", ZERO: "passed"} and "shadowing_module" in kinds(r), (r["stdout"], r["stderr"])
+    r = score(calc, {"ours.py": FORCE}, GOLD, setup_command=setup, test_command=f"true && {PYTEST}", fail_to_pass=[ADD])
+    assert "shadowing_module" in kinds(r) and r["integrity"]["verdict"] == "suspect", r
 
 
 @pytest.mark.parametrize("rest", ["", "del __file__\n__spec__ = None\n"], ids=["plain", "without a file"])

@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include "base/strv.h"
+#include "score/apply_command.h"
 #include "score/apply_job.h"
 #include "score/apply_report.h"
 #include "score/apply_wire.h"
@@ -343,9 +344,22 @@ static void restored_files_carry_the_time_of_the_base(void **state) {
         apply_result_release(&r);
 }
 
+static void a_text_runs_what_it_gives_to_an_interpreter(void **state) {
+        static const struct { const char *text; bool runs; } cases[] = {
+                {"test:\n\tpython3 ci/run.py -v\n", true}, {"\t@$(PYTHON) -u ci/run.py\n", true}, {"./ci/run.py\n", true}, {"cd ci && python run.py\n", true},
+                {"python -m ci.run\n", true}, {"coverage run ci/run.py\n", true}, {"sh -c 'python \"ci/run.py\"'\n", true},
+                {"python3 -m flake8 ci/run.py\n", false}, {"all: ci/run.py\n", false}, {"ci/run.py: x\n", false}, {"# see run.py\n", false}, {"python3 ci/run.pyc\n", false},
+                {"python3 other/run.py\n", false}, {"python3 ci/rerun.py\n", false}, {"", false},
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+                if (command_text_runs(cases[i].text, strlen(cases[i].text), "ci/run.py") != cases[i].runs)
+                        fail_msg("%s", cases[i].text);
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, trees_setup, trees_teardown)
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(a_text_runs_what_it_gives_to_an_interpreter),
                 T(both_patches_are_applied), T(a_rejected_patch_leaves_base_and_tests), T(edits_of_gold_paths_are_put_back), T(both_sides_of_a_gold_rename_are_put_back),
                 T(a_link_out_of_the_tree_in_place_of_the_tests_is_replaced), T(a_file_in_place_of_a_new_test_directory_is_removed), T(whatever_stands_at_a_gold_path_is_removed),
                 T(a_base_link_at_a_gold_parent_is_no_way_out), T(a_gold_patch_that_does_not_apply_is_said), T(protected_paths_go_back), T(runner_configuration_goes_back), T(a_link_may_be_a_module_of_the_runners),
