@@ -353,6 +353,8 @@ static int test_support(struct state *s, const char *path) {
         char start[PATCH_PATH_MAX + 1];
         snprintf(start, sizeof start, "%.*s", slash ? (int)(slash - path) + 1 : 0, path);
         bool holds_tests = slash && has_below(s->tests, start);
+        if (s->look && python && was && !is_among_tests(s, path))
+                return emit_finding(s, WEIGHT_SUSPECT, "source_changed", path, "");
         if (test || (!is_among_tests(s, path) && !(init && holds_tests)))
                 return 0;
         bool known = holds_tests || (slash && exists(s->j->base, path, (size_t)(slash - path), "", 0, ""));

@@ -172,7 +172,13 @@ int task_record_test(struct score_task *t, const struct exec_end *end) {
         rec->ran = !end->timed_out && !(t->ending && rec->cancelled);
         rec->exit_code = exit_code(t->test_status);
         struct report *report = run_report(t->run);
-        return report && end->started ? from_report(t, report) : from_text(t);
+        if (report && end->started)
+                return from_report(t, report);
+        int r = from_text(t);
+        /* A shell says 128 + n of what it ran; that it was killed itself is somebody's choice. */
+        if (r == 0 && end->started && WIFSIGNALED(end->status) && !t->test_killed)
+                r = findings_add(&rec->findings, INTEGRITY_SUSPECT, "no_end_record", NULL, "the command's shell was ended by a signal");
+        return r;
 }
 
 int task_record_recheck(struct score_task *t, int r, const struct findings *f, const struct error *e) {
