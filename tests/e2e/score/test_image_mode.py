@@ -223,7 +223,7 @@ def test_a_task_is_run_again_after_a_crash():
     with brigd.Daemon() as d:
         images.load(d, images.python(), name="py")
         task = d.submit({"mode": "image", "image": "py", "harness_files": {"entryscript.sh": "sleep 3; echo made > /out/x"}, "result_files": ["x"], "timeout": 100})
-        d.until_started(task)
+        d.until_running(task)
         d.kill()
         d.start()
         r = d.result(task)

@@ -178,10 +178,6 @@ def test_a_user_that_the_image_does_not_know(daemon, run, calc):
 # ---- use ----------------------------------------------------------------------------------------------------------------------------
 
 
-def running(daemon, task):
-    return daemon.call("GET", f"/task/{task}").json["status"] == "running"
-
-
 def test_an_image_in_use_is_not_removed(daemon, calc):
     images.load(daemon, images.with_configuration(images.shell(), name="busy:1", Env=["X=1"]))
     task = daemon.submit(calc.request(image="busy:1", test_command="echo begun; sleep 60", timeout=120))
@@ -209,7 +205,7 @@ def test_a_task_is_run_again_after_a_crash(place):
     with d:
         images.load(d, images.python(), name="py")
         task = d.submit(project.request(RIGHT, GOLD, image="py", test_command=f"test -e /tmp/slow || sleep 3; {PYTEST}", timeout=120))
-        brigd.until(lambda: running(d, task), "it runs", 60)
+        d.until_running(task)
         d.kill()
         d.start()
         r = d.result(task, 120)
