@@ -225,7 +225,7 @@ void build_helper(struct build *b, struct image_chain *c, const char *const *arg
         s.limits.disk_bytes = 16 << 20;
         s.limits.inodes = 1024;
         const struct box_spec spec = { .sandbox = &s, .argv = argv, .env = env, .cwd = "/", .timeout_ms = MIN2(build_remaining(b), HELPER_TIMEOUT_MS),
-                                       .helper = true, .fd = fd };
+                                       .helper = true, .stdin_fd = -1, .fd = fd };
         b->box_done = done;
         if (box_start(image_store_spawner(b->builder->store), &spec, on_box, b, &b->box, &e) < 0)
                 build_fail(b, IMAGE_INTERNAL, &e);

@@ -1,4 +1,5 @@
-/* One command in one sandbox, from creation to confirmed gone: what fetches, checkouts and set-up commands are made of.
+/* One sandbox and one process in it, from creation to confirmed gone: what fetches, checkouts, set-up commands, unpackings and the steps of
+ * builds are made of.
  *
  * `done` runs exactly once, after the sandbox is gone, from the loop; the box is freed when it returns. Loop thread only. */
 #pragma once
@@ -14,11 +15,15 @@ struct box_spec {
         const struct sandbox_spec *sandbox;
         const char *const *argv;
         const char *const *env;
-        const char *cwd;
+        const char *cwd;           /* NULL = "/" */
+        const char *user;          /* of a command: looked up in the sandbox (store/image_user.h); NULL or "" = root */
         uint64_t timeout_ms;
         bool both;                 /* standard output goes where standard error goes */
-        bool helper;               /* argv[0] is a verb of the helper */
-        int fd;                    /* >= 0: duplicated, and at HELPER_FIRST_FREE_FD in the command; with `helper` only */
+        bool helper, helper_upper; /* argv[0] is a verb of the helper; see exec_spec */
+        int stdin_fd;              /* taken over, also on failure; -1 = none */
+        int fd;                    /* duplicated, and at HELPER_FIRST_FREE_FD in the command; -1 = none */
+        /* What it prints, as it comes: both streams of a command, standard output of a helper. May be NULL; `user` is done's. */
+        void (*output)(const char *p, size_t n, void *user);
 };
 
 enum box_end {
@@ -26,7 +31,7 @@ enum box_end {
         BOX_TIMED_OUT,
         BOX_LIMIT,                 /* a limit of the sandbox ended it: `hit` */
         BOX_CANCELLED,
-        BOX_FAILED,                /* our fault: `error` */
+        BOX_FAILED,                /* our fault, or the image's: `error` */
 };
 
 struct box_result {

@@ -18,7 +18,7 @@ struct image_acquisition {
         struct image_chain *chain;
         struct image_chain_opening *opening;
         void *pull; bool pulling;
-        struct image_box *box;             /* looks the user up */
+        struct box *box;             /* looks the user up */
         bool cancelled;                    /* freed when the box is gone */
         char digest[SHA256_HEX];
         image_acquired done;
@@ -108,8 +108,8 @@ static void look_user_up(struct image_acquisition *a) {
         s.limits.memory_bytes = 256 << 20;
         s.limits.disk_bytes = 1 << 20;
         s.limits.inodes = 1024;
-        const struct image_box_spec spec = { .sandbox = &s, .argv = argv, .helper = true, .stdin_fd = -1, .out_fd = -1, .timeout_ms = 30000 };
-        int r = image_box_start(a->store->spawner, &spec, user_looked_up, a, &a->box, &e);
+        const struct box_spec spec = { .sandbox = &s, .argv = argv, .helper = true, .stdin_fd = -1, .fd = -1, .timeout_ms = 30000 };
+        int r = box_start(a->store->spawner, &spec, user_looked_up, a, &a->box, &e);
         if (r < 0)
                 fail(a, image_failure_of(r), &e);
 }
@@ -251,7 +251,7 @@ void image_acquire_cancel(struct image_acquisition *a) {
         image_chain_open_cancel(a->opening);
         if (a->box) {
                 a->cancelled = true;
-                image_box_cancel(a->box);
+                box_cancel(a->box);
                 return;
         }
         acquisition_free(a);

@@ -289,7 +289,7 @@ void image_want_cancel(struct image_want *w) {
                         l->maker = NULL;
                         image_layer_hush(l);
                         if (l->box)
-                                image_box_cancel(l->box);      /* its end gives the layer up */
+                                box_cancel(l->box);      /* its end gives the layer up */
                 }
         }
         free(w);
@@ -298,7 +298,7 @@ void image_want_cancel(struct image_want *w) {
 static void cancel_one(struct map_node *n, void *user) {
         struct image_layer *l = container_of(n, struct image_layer, node);
         if (l->box)
-                image_box_cancel(l->box);
+                box_cancel(l->box);
 }
 
 void image_layers_cancel(struct image_store *st) { map_each(&st->layers, cancel_one, NULL); }

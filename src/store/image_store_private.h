@@ -1,7 +1,7 @@
 /* Shared by the files of the image store; nobody else includes it. */
 #pragma once
 #include "base/map.h"
-#include "store/image_box.h"
+#include "store/box.h"
 #include "store/image_store.h"
 #include "store/layer_cache.h"
 
@@ -47,7 +47,7 @@ struct image_layer {
         enum image_failure failure; struct error error;        /* while being removed: what is then said */
         struct cached_layer *instead;      /* while being removed: there is one like it, in use */
         /* image_layer_unpack, image_layer_run */
-        struct image_box *box;
+        struct box *box;
         struct image_unpack_state *unpack;
         struct image_run_state *run;
 };

@@ -1,4 +1,4 @@
-/* What is done in a layer by the store itself: an archive unpacked by the helper, a command run. Both are one image_box. */
+/* What is done in a layer by the store itself: an archive unpacked by the helper, a command run. Both are one box. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -176,9 +176,9 @@ static int start_unpack(struct image_layer *l, const struct image_unpack *u, str
         s.limits.inodes = u->inodes_max ? u->inodes_max : IMAGE_LAYER_INODES_DEFAULT;
         uint64_t timeout = u->timeout_ms ? u->timeout_ms : IMAGE_UNPACK_TIMEOUT_MS;
         s.limits.wall_ms = timeout + 60000;
-        const struct image_box_spec spec = { .sandbox = &s, .argv = (const char *const *)argv, .helper = true, .stdin_fd = TAKE_FD(fd), .out_fd = -1,
-                                             .timeout_ms = timeout, .output = on_line };
-        return image_box_start(st->spawner, &spec, unpacked, l, &l->box, e);
+        const struct box_spec spec = { .sandbox = &s, .argv = (const char *const *)argv, .helper = true, .stdin_fd = TAKE_FD(fd), .fd = -1,
+                                       .timeout_ms = timeout, .output = on_line };
+        return box_start(st->spawner, &spec, unpacked, l, &l->box, e);
 }
 
 void image_layer_unpack(struct image_layer *l, const struct image_unpack *u) {
@@ -220,9 +220,9 @@ void image_layer_run(struct image_layer *l, const struct image_run *run) {
         int r = l->run ? 0 : error_set(&e, -ENOMEM, "run a command");
         if (r == 0) {
                 *l->run = (struct image_run_state){ run->output, run->output_user };
-                const struct image_box_spec spec = { .sandbox = &s, .argv = run->argv, .env = run->env, .cwd = run->cwd, .user = run->user,
-                                                     .stdin_fd = -1, .out_fd = -1, .timeout_ms = run->timeout_ms, .output = on_output };
-                r = image_box_start(l->store->spawner, &spec, ran, l, &l->box, &e);
+                const struct box_spec spec = { .sandbox = &s, .argv = run->argv, .env = run->env, .cwd = run->cwd, .user = run->user, .both = true,
+                                               .stdin_fd = -1, .fd = -1, .timeout_ms = run->timeout_ms, .output = on_output };
+                r = box_start(l->store->spawner, &spec, ran, l, &l->box, &e);
         }
         if (r < 0)
                 end(l, image_failure_of(r), &e);

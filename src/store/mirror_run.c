@@ -99,7 +99,7 @@ static int start_box(struct mirror *m, enum git_script script, const char *const
         s.limits.memory_bytes = MIRROR_MEMORY;
         s.limits.disk_bytes = 256ull << 20;
         s.limits.wall_ms = MIRROR_FETCH_TIMEOUT_MS + 60000;
-        struct box_spec b = { .sandbox = &s, .argv = argv, .env = env, .cwd = "/",
+        struct box_spec b = { .sandbox = &s, .argv = argv, .env = env, .stdin_fd = -1, .fd = -1,
                               .timeout_ms = script == SCRIPT_JOIN ? MIRROR_JOIN_TIMEOUT_MS : MIRROR_FETCH_TIMEOUT_MS };
         return box_start(m->store->spawner, &b, done, m, &m->box, e);
 }

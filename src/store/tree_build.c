@@ -243,7 +243,7 @@ static int start_checkout(struct tree_build *b, const struct tree_ticket *t, str
         s.limits.wall_ms = TREE_CHECKOUT_TIMEOUT_MS + 60000;
         int r = git_files(SCRIPT_CHECKOUT, files, e);
         char **env = git_env(NULL);
-        const struct box_spec spec = { .sandbox = &s, .argv = argv, .env = (const char *const *)env, .cwd = "/", .timeout_ms = TREE_CHECKOUT_TIMEOUT_MS };
+        const struct box_spec spec = { .sandbox = &s, .argv = argv, .env = (const char *const *)env, .stdin_fd = -1, .fd = -1, .timeout_ms = TREE_CHECKOUT_TIMEOUT_MS };
         if (r == 0)
                 r = env ? box_start(b->store->spawner, &spec, box_gone, b, &b->box, e) : error_set(e, -ENOMEM, "start a checkout");
         strv_free(env);
@@ -306,7 +306,7 @@ static int start_setup(struct tree_build *b, struct tree_ticket *t, struct error
         s.limits.wall_ms = MAX2(s.limits.wall_ms, t->setup_timeout_ms + 60000);
         char **env = setup_env(t);
         const struct box_spec spec = { .sandbox = &s, .argv = argv, .env = (const char *const *)env, .cwd = t->repo_path,
-                                       .timeout_ms = t->setup_timeout_ms, .both = true };
+                                       .timeout_ms = t->setup_timeout_ms, .both = true, .stdin_fd = -1, .fd = -1 };
         int r = fd < 0 ? error_set(e, fd, "pass the setup_command") : !env || !layers ? error_set(e, -ENOMEM, "start the setup_command") : 0;
         if (r == 0)
                 r = box_start(b->store->spawner, &spec, box_gone, b, &b->box, e);
