@@ -9,9 +9,9 @@
 #include "cmd/verbs.h"
 
 static const char *local_directory(const char *repo) {
-        if (strncmp(repo, "file:///", 8) == 0)
+        if (repo && strncmp(repo, "file:///", 8) == 0)
                 repo += 7;
-        return repo[0] == '/' ? repo : NULL;
+        return repo && repo[0] == '/' ? repo : NULL;
 }
 
 static int run(const struct score_options *o, struct buf *ret, struct error *e) {

@@ -222,7 +222,7 @@ static int fill_ids(const struct json *record, const char *upper, const char *lo
 /* Without --repo a record's "owner/name" is where the family has its repositories. */
 static int fill_repo(const struct json *record, struct score_options *o, struct error *e) {
         _cleanup_free_ char *name = NULL;
-        if (o->repo)
+        if (o->repo || (o->tree && strcmp(o->tree, "image") == 0))
                 return 0;
         int r = fill_text(record, "repo", &name, e);
         if (r < 0 || !name)

@@ -19,6 +19,7 @@ const struct option_row score_rows[SCORE_ROWS] = {
         { "--framework", "NAME", OPTION_TEXT, AT(framework), 0, COMPLETE_NONE, "pytest or unittest" },
         { "--run", "ids|files", OPTION_TEXT, AT(run), 0, COMPLETE_WORDS, "run the listed ids, or their whole files" },
         { "--image", "IMAGE", OPTION_TEXT, AT(image), 0, COMPLETE_IMAGE, "host, a stored image, a name that a registry knows, or a directory" },
+        { "--tree", "clone|image", OPTION_TEXT, AT(tree), 0, COMPLETE_WORDS, "where the tree comes from: image is what the image has at --repo-path, and needs no --repo" },
         { "--repo-path", "PATH", OPTION_TEXT, AT(repo_path), 0, COMPLETE_NONE, "where the tree stands in the sandbox (/testbed)" },
         { "--setup", "CMD", OPTION_TEXT, AT(setup_command), 0, COMPLETE_NONE, "prepares the tree, once" },
         { "--env", "NAME=VALUE", OPTION_APPEND, AT(env), 0, COMPLETE_NONE, "a variable of the tests; may be repeated" },
@@ -77,7 +78,7 @@ int score_options_check(struct score_options *o, struct error *e) {
         int r = o->instance ? score_instance_load(o, e) : 0;
         if (r < 0)
                 return r;
-        if (!o->repo)
+        if (!o->repo && !(o->tree && strcmp(o->tree, "image") == 0))
                 return error_say(e, -EINVAL, "--repo is missing");
         if (!o->has_patch)
                 return error_say(e, -EINVAL, "%s is missing", o->instance ? "--prediction (or --patch)" : "--patch");
@@ -88,7 +89,7 @@ int score_options_check(struct score_options *o, struct error *e) {
         for (char **v = o->env; v && *v; v++)
                 if (!strchr(*v, '=') || **v == '=')
                         return error_say(e, -EINVAL, "--env wants NAME=VALUE, not '%.100s'", *v);
-        return absolute(&o->repo, e);
+        return o->repo ? absolute(&o->repo, e) : 0;
 }
 
 static void field_list(struct json_writer *w, const char *key, char *const *list) {
@@ -135,7 +136,7 @@ static void put_network(struct json_writer *w, const struct score_options *o) {
 int score_options_request(const struct score_options *o, struct buf *ret, struct error *e) {
         struct json_writer w = JSON_WRITER(ret);
         json_begin_object(&w);
-        json_field_text(&w, "repo_url", o->repo);
+        field_optional(&w, "repo_url", o->repo);
         field_optional(&w, "base_commit", o->commit);
         json_field_string(&w, "patch", buf_str(&o->patch), o->patch.len);
         json_field_string(&w, "test_patch", buf_str(&o->test_patch), o->test_patch.len);
@@ -145,6 +146,7 @@ int score_options_request(const struct score_options *o, struct buf *ret, struct
         field_list(&w, "fail_to_pass", o->fail_to_pass);
         field_list(&w, "pass_to_pass", o->pass_to_pass);
         field_optional(&w, "image", o->image);
+        field_optional(&w, "tree", o->tree);
         field_optional(&w, "repo_path", o->repo_path);
         field_optional(&w, "setup_command", o->setup_command);
         field_optional(&w, "lint_command", o->lint);

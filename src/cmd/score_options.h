@@ -13,7 +13,7 @@ struct score_options {
         bool has_patch, has_test_patch;
         char **fail_to_pass, **pass_to_pass;       /* NULL: not given */
         char **env, **protect, **allow_config, **allow;
-        char *command, *framework, *image, *repo_path, *setup_command, *lint, *network, *patch_mode, *run, *timeout;
+        char *command, *framework, *image, *tree, *repo_path, *setup_command, *lint, *network, *patch_mode, *run, *timeout;
         char *instance, *prediction, *instance_id;
         char *url;                                 /* of a daemon; NULL: find one */
         bool diff, json, quiet;
@@ -22,7 +22,7 @@ struct score_options {
 void score_options_init(struct score_options *o);
 void score_options_release(struct score_options *o);
 /* The flags, for a struct score_options. */
-#define SCORE_ROWS 27
+#define SCORE_ROWS 28
 extern const struct option_row score_rows[SCORE_ROWS];
 /* Once they are read. -EINVAL: a fault of usage, with a text; -EIO and others: a file could not be read. Reads the
  * instance and the prediction (score_instance.c); what a flag says wins over what they say. */

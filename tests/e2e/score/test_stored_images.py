@@ -1,4 +1,6 @@
 """Tasks on images of the store: what the image gives and wants is honoured, what it lacks is named, and it stays while it is used."""
+import json
+import subprocess
 import textwrap
 
 import brigd
@@ -129,6 +131,40 @@ class TestATreeOfTheImage:
     def test_a_place_that_is_not_there(self, daemon, tree):
         r = self.ask(daemon, **{**tree, "repo_path": "/nowhere"})
         assert r["error"]["code"] == "environment_broken" and "/nowhere" in r["error"]["message"], r["error"]
+
+
+class TestBrigScore:
+    """The command line, with records of the SWE-bench family."""
+    @pytest.fixture
+    def brig_score(self, daemon, calc, tmp_path):
+        record = {"instance_id": "calc-1", "repo": "x/calc", "base_commit": calc.commit, "patch": calc.patch(RIGHT), "test_patch": calc.patch(GOLD),
+                  "version": "1", "FAIL_TO_PASS": json.dumps([ADD]), "PASS_TO_PASS": [ZERO]}
+        (tmp_path / "record.json").write_text(json.dumps(record))
+
+        def run(*words):
+            done = subprocess.run([brigd.BRIG, "score", "--instance", tmp_path / "record.json", "-o", "json", "--quiet", *map(str, words)], text=True, capture_output=True, timeout=120,
+                                  env={"BRIG_URL": f"http://{daemon.host}:{daemon.port}", "PATH": "/usr/bin:/bin"}, check=False)
+            return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
+        return run
+
+    def test_a_record_on_a_stored_image(self, brig_score, calc):
+        status, r = brig_score("--repo", calc.path, "--image", "py", "--prediction", "gold")
+        assert status == 0 and r["outcome"] == "resolved" and r["image"] == "py", r
+        status, r = brig_score("--repo", calc.path, "--image", "py", "--patch", "/dev/null")
+        assert status == 1 and r["outcome"] == "unresolved" and r["tests"][ADD] == "failed", r
+
+    def test_a_record_whose_tree_is_in_its_image(self, daemon, brig_score):
+        """As the family's own images have it: no repository is asked for."""
+        t = images.Tar().directory("testbed").directory("testbed/tests")
+        for name, text in CALC.items():
+            t.add("testbed/" + name, textwrap.dedent(text).encode())
+        images.load(daemon, images.with_configuration(images.python(), t.done(), name="swe:1"))
+        status, r = brig_score("--tree", "image", "--image", "swe:1", "--prediction", "gold")
+        assert status == 0 and r["outcome"] == "resolved" and r["repo_url"] is None, r
+
+    def test_an_image_that_is_not_there(self, brig_score, calc):
+        status, r = brig_score("--repo", calc.path, "--image", "nosuch", "--prediction", "gold")
+        assert status == 2 and r["error"]["code"] == "image_not_found", r
 
 
 # ---- what is missing -------------------------------------------------------------------------------------------------------------
