@@ -64,17 +64,28 @@ static void respond_result(struct http_request *r, const struct rlm_result *res,
         buf_release(&b);
 }
 
+/* Taken is what the kernel has taken over: until then another result is a duplicate of one that may still be lost. */
+static void on_sent(bool whole, void *user) {
+        struct call *c = user;
+        if (whole)
+                rlm_call_taken(&c->call);
+        else
+                rlm_call_gone(&c->call);
+        free(c);
+}
+
 static void on_answer(struct rlm_call *rc, enum lease_answer a, const struct rlm_result *res) {
         struct call *c = container_of(rc, struct call, call);
         struct http_request *r = c->r;
         http_on_close(r, NULL, NULL);
-        if (a == LEASE_OK)
-                respond_result(r, res, rc->lease->id);
-        else
+        c->hold = http_body_release(c->hold);
+        if (a != LEASE_OK) {
                 rlm_lease_answer(r, a);
-        rlm_call_taken(rc);
-        http_body_release(c->hold);
-        free(c);
+                free(c);
+                return;
+        }
+        http_on_sent(r, on_sent, c);
+        respond_result(r, res, rc->lease->id);
 }
 
 static void caller_gone(void *user) {
@@ -130,6 +141,12 @@ static void refuse(struct face *f, struct http_request *r, enum lease_answer a, 
         }
 }
 
+static void forget(struct call *c) {
+        http_on_close(c->r, NULL, NULL);
+        http_body_release(c->hold);
+        free(c);
+}
+
 static void begin(struct face *f, struct call *c, const struct json *id) {
         struct http_request *r = c->r;
         _cleanup_buf_ struct buf name = BUF_INIT(LEASE_ID_MAX);
@@ -138,24 +155,20 @@ static void begin(struct face *f, struct call *c, const struct json *id) {
         if (id->type == JSON_STRING && json_string(id, &name) < 0)
                 a = LEASE_BAD_ID;
         else if (rlm_is_executing(f->root) && !rlm_tool_known(f->root, &c->call.tool_name)) {
+                forget(c);
                 respond_error(r, "unknown_tool", "there is no such tool in this turn", name.len ? name.data : NULL);
-                http_body_release(c->hold);
-                free(c);
                 return;
         } else if (prompts < 0) {
+                forget(c);
                 respond_error(r, "invalid_arguments", "llm_query takes a prompt, llm_query_batched a list of prompts", name.len ? name.data : NULL);
-                http_body_release(c->hold);
-                free(c);
                 return;
         }
         if (a == LEASE_OK)
                 a = rlm_call_begin(f->root, &c->call, id->type == JSON_STRING ? buf_str(&name) : NULL, name.len, (unsigned)MIN2(prompts, (int64_t)UINT32_MAX));
         if (a == LEASE_OK)
                 return;
-        http_on_close(r, NULL, NULL);
+        forget(c);
         refuse(f, r, a, prompts, name.len ? name.data : NULL);
-        http_body_release(c->hold);
-        free(c);
 }
 
 static void post_tool_call(struct http_request *r, void *user) {

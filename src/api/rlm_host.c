@@ -72,15 +72,19 @@ static bool take_wait(struct http_request *r, uint64_t *ret_ms) {
         return true;
 }
 
+/* GET serves HEAD too, which must not have an effect here. */
+static bool is_head(struct http_request *r) {
+        if (strcmp(http_method(r), "HEAD") != 0)
+                return false;
+        http_respond_header(r, "Allow", "GET");
+        v1_error(r, 405, "method_not_allowed", "Method not allowed", NULL);
+        return true;
+}
+
 void v1_get_rlm_pending(struct http_request *r, void *user) {
         struct api *a = user;
         uint64_t wait_ms;
-        if (strcmp(http_method(r), "HEAD") == 0) {     /* it would claim calls that nobody sees */
-                http_respond_header(r, "Allow", "GET");
-                v1_error(r, 405, "method_not_allowed", "Method not allowed", NULL);
-                return;
-        }
-        struct rlm_turn *t = rlm_turn_of(r, user);
+        struct rlm_turn *t = is_head(r) ? NULL : rlm_turn_of(r, user);
         if (!t || !take_wait(r, &wait_ms))
                 return;
         if (rlm_turn_is_over(t)) {
@@ -207,7 +211,7 @@ static void on_turn_over(struct rlm_subscriber *s) {
 }
 
 void v1_get_rlm_events(struct http_request *r, void *user) {
-        struct rlm_turn *t = rlm_turn_of(r, user);
+        struct rlm_turn *t = is_head(r) ? NULL : rlm_turn_of(r, user);
         if (!t)
                 return;
         struct events *ev = rlm_turn_is_over(t) ? NULL : calloc(1, sizeof *ev);

@@ -52,12 +52,27 @@ static void closed(uv_handle_t *h) {
         conn_unref(h->data);
 }
 
+/* Whoever waits for the last answer to be out hears of it. */
+static void tell_sent(struct conn *c, bool whole) {
+        void (*sent)(bool, void *) = c->sent;
+        c->sent = NULL;
+        if (sent)
+                sent(whole, c->sent_user);
+}
+
 void conn_close(struct conn *c) {
         if (c->state == CONN_CLOSED)
                 return;
         bool unanswered = c->state == CONN_HANDLER && c->r.answer != ANSWER_DONE;
         c->state = CONN_CLOSED;
         uv_close(&c->h.handle, closed);
+        tell_sent(c, false);
+        if (c->r.sent && !unanswered) {        /* answered, but not on its way: there was no memory for it */
+                c->sent = c->r.sent;
+                c->sent_user = c->r.sent_user;
+                c->r.sent = NULL;
+                tell_sent(c, false);
+        }
         if (unanswered && c->r.closed)
                 c->r.closed(c->r.closed_user);
 }
@@ -428,6 +443,8 @@ void conn_pump(struct conn *c) {
         if (c->state != CONN_CLOSED)
                 response_flush(c);
         c->pumping = false;
+        if (c->sent && c->state != CONN_CLOSED && !c->writing && response_unsent(c) == 0)
+                tell_sent(c, true);
         if (c->state != CONN_CLOSED)
                 settle(c);
         if (c->state == CONN_FLUSH || c->state == CONN_LINGER)
@@ -459,6 +476,11 @@ void conn_answered(struct conn *c) {
         c->head_len = c->pos = c->scanned = c->line = c->first_line = 0;
         c->head_started = c->complete = false;
         c->phase = PHASE_NONE;
+        if (r->sent) {
+                tell_sent(c, true);
+                c->sent = r->sent;
+                c->sent_user = r->sent_user;
+        }
         request_reset(r);
         c->state = keep ? CONN_HEAD : CONN_FLUSH;
         conn_pump(c);

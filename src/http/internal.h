@@ -87,6 +87,7 @@ struct http_request {
         struct buf extra;
         void (*closed)(void *user); void *closed_user;
         bool close_on_eof;                          /* http_close_on_eof */
+        void (*sent)(bool whole, void *user); void *sent_user;
         void (*drain)(void *user); void *drain_user;
         bool want_drain;
 };
@@ -125,6 +126,7 @@ struct conn {
         uint64_t mark;                     /* body bytes or unsent bytes when the deadline was set: progress */
         unsigned pending;                  /* callbacks that still hold this object */
         struct http_tunnel *tunnel;        /* until its `closed` was called */
+        void (*sent)(bool whole, void *user); void *sent_user;     /* of the answer that is on its way out */
         struct conn *later;                /* the next one to be pumped soon */
         bool is_later;
 };

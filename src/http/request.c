@@ -19,6 +19,7 @@ void request_reset(struct http_request *r) {
         r->answer = ANSWER_NONE;
         r->status = 0;
         r->closed = r->drain = NULL;
+        r->sent = NULL;
         r->want_drain = r->fixed = r->events = false;
         r->n_events = 0;
         if (r->up.on)
@@ -145,6 +146,11 @@ const char *http_traceparent(const struct http_request *r) {
 void http_on_close(struct http_request *r, void (*closed)(void *user), void *user) {
         r->closed = closed;
         r->closed_user = user;
+}
+
+void http_on_sent(struct http_request *r, void (*sent)(bool whole, void *user), void *user) {
+        r->sent = sent;
+        r->sent_user = user;
 }
 
 void http_close_on_eof(struct http_request *r) { r->close_on_eof = true; }

@@ -121,6 +121,9 @@ int http_stream_write(struct http_request *r, const char *p, size_t n);
 void http_stream_end(struct http_request *r);      /* with less than the length: as http_stream_abort */
 void http_stream_abort(struct http_request *r);    /* ends the connection, so that the client cannot take what it has for the whole */
 void http_on_close(struct http_request *r, void (*closed)(void *user), void *user);   /* peer gone before the answer was complete */
+/* Before the answer: `sent` runs once all of it was given to the kernel (true), or the connection has ended before (false); maybe from inside
+ * the call that answers. With a request that was sent ahead, an answer counts as sent when the next one is given. */
+void http_on_sent(struct http_request *r, void (*sent)(bool whole, void *user), void *user);
 /* For this request a peer that ends its side of the connection counts as gone: for work that is done only while somebody waits. (Else
  * it may have shut down one direction, and still reads.) */
 void http_close_on_eof(struct http_request *r);

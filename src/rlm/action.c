@@ -201,11 +201,6 @@ enum rlm_fault rlm_execute(struct rlm_turn *t, const struct rlm_execute *x, rlm_
         return RLM_OK;
 }
 
-void rlm_execute_forget(struct rlm_turn *t, void *user) {
-        if (t->executed && t->executed_user == user)
-                t->executed = NULL;
-}
-
 /* ---- what the process says ------------------------------------------------------------------------------------------------------------------ */
 
 /* Pieces end between characters where they can. */

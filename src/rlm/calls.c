@@ -27,7 +27,14 @@ static void on_answer(struct lease_call *lc, enum lease_answer a, void *user) {
 }
 
 int calls_open(struct rlm_turn *t) { return leases_init(&t->leases, &t->m->cfg.limits, make_token, on_answer, t); }
-void calls_release(struct rlm_turn *t) { leases_release(&t->leases); }
+
+/* Answers may still be on their way: who waits for them to be out finds no turn then. */
+void calls_release(struct rlm_turn *t) {
+        for (struct lease_call *lc = t->leases.newest; lc; lc = lc->older)
+                if (lc->state == CALL_SETTLED)
+                        ((struct rlm_call *)lc->user)->turn = NULL;
+        leases_release(&t->leases);
+}
 
 void calls_changed(struct rlm_turn *t) {
         action_clock_wait(&t->clock, now_ms(), t->leases.n_waiting > 0);

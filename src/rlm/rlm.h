@@ -131,10 +131,9 @@ struct rlm_execute {
         const char *variables; size_t variables_len;       /* a JSON object, or NULL */
         uint64_t timeout_ms, host_wait_ms;
 };
-/* The answer, JSON, is the callee's to take. Not called when the turn's owner was told to forget it. */
+/* The answer, JSON, is the callee's to take. */
 typedef void (*rlm_executed)(struct buf *answer, int r, void *user);
 enum rlm_fault rlm_execute(struct rlm_turn *t, const struct rlm_execute *x, rlm_executed done, void *user, struct error *e);
-void rlm_execute_forget(struct rlm_turn *t, void *user);   /* nobody waits for this answer any more; the action goes on */
 
 /* ---- the broker, host face --------------------------------------------------------------------------------------------------------------- */
 
@@ -176,5 +175,5 @@ bool rlm_is_executing(const struct rlm_root *root);
 bool rlm_tool_known(const struct rlm_root *root, const struct json *name);
 /* LEASE_OK: it waits. `prompts`: how many of the turn's share it takes. */
 enum lease_answer rlm_call_begin(struct rlm_root *root, struct rlm_call *c, const char *id, size_t id_len, unsigned prompts);
-void rlm_call_taken(struct rlm_call *c);   /* after `answer`: it is on its way */
+void rlm_call_taken(struct rlm_call *c);   /* after `answer` with a result: the caller has it; this, or rlm_call_gone, must follow */
 void rlm_call_gone(struct rlm_call *c);    /* its caller is; idempotent */

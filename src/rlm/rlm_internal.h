@@ -38,7 +38,7 @@ struct rlm_root {
         int fds[2]; unsigned asked;        /* listening sockets, while it is made; sockets that are still to come */
         uv_timer_t idle;
         bool tainted, closed;
-        bool out_of_memory, pids_limit, disk_limit;        /* limits that fired */
+        bool out_of_memory;                /* that limit fired */
         struct error error;                /* why it could not be made */
         char id[RLM_ID_SIZE + 8];
 };
@@ -114,6 +114,7 @@ int root_request(struct rlm_session *s, struct error *e);      /* session->root,
 void root_end(struct rlm_root *r);                     /* destroyed; its session does without it from now on */
 void root_settle(struct rlm_root *r);                  /* its turn's process is dead: keep it, or end it */
 /* turn.c */
+void turn_admitted(struct rlm_turn *t);                /* it has its slot: what it waits for now has bounds of its own */
 void turn_step(struct rlm_turn *t);                    /* what it waits for may be there */
 void turn_root_failed(struct rlm_turn *t, enum rlm_fault f, const struct error *e);
 void turn_fence(struct rlm_turn *t);                   /* no authority any more, and no root */

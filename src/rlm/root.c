@@ -213,8 +213,6 @@ static void on_failed(struct sandbox *sb, const char *step, const struct error *
 static void on_limit(struct sandbox *sb, enum limit_kind kind, void *user) {
         struct rlm_root *r = user;
         r->out_of_memory |= kind == LIMIT_MEMORY;
-        r->pids_limit |= kind == LIMIT_PIDS;
-        r->disk_limit |= kind == LIMIT_DISK;
         r->tainted |= kind != LIMIT_OUTPUT;
         log_event(LOG_INFO, "rlm.limit", "root", r->id, "limit", limit_kind_to_string((int)kind), NULL);
 }
@@ -240,6 +238,8 @@ static void make(struct rlm_root *r) {
         };
         struct error e = { 0 };
         r->state = ROOT_MAKING;
+        if (r->session && r->session->turn)
+                turn_admitted(r->session->turn);
         if (sandbox_create(r->m->cfg.spawner, &spec, &callbacks, r, &r->sandbox, &e) < 0)
                 failed(r, "make the sandbox", &e);
 }

@@ -179,6 +179,11 @@ void turn_root_failed(struct rlm_turn *t, enum rlm_fault f, const struct error *
                 give_up(t, f, e);
 }
 
+void turn_admitted(struct rlm_turn *t) {
+        if (t->state == TURN_WAITING)
+                uv_timer_stop(&t->timer);
+}
+
 static void on_late(uv_timer_t *timer) {
         struct rlm_turn *t = timer->data;
         if (t->state == TURN_WAITING)
@@ -321,7 +326,7 @@ enum rlm_fault rlm_turn_begin(struct rlm_session *s, const struct rlm_turn_spec 
         t->session = s;
         s->turn = t;
         /* What there is to do is done from the loop: never `done` from inside this call. */
-        uv_timer_start(&t->timer, on_late, spec->acquire_ms, 0);
+        uv_timer_start(&t->timer, on_late, MAX2(spec->acquire_ms, 1), 0);       /* later than what there is to do now */
         rlm_session_later(s);
         return RLM_OK;
 }

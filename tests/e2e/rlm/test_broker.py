@@ -377,3 +377,27 @@ print(raw({'id': 'after', 'tool_name': 't'}))
     assert error(turn.settle(requests["gone"], result=1)) == (409, "duplicate_call")
     turn.settle(after, result=2)
     assert action.result()["error"] is None
+
+
+def test_a_second_result_before_the_first_is_taken_is_no_benign_one(host):
+    turn = raw_turn(host)
+    action = turn.execution("""
+s = socket.socket(socket.AF_UNIX); s.connect('\\0brig-broker')
+body = json.dumps({'id': 'slow', 'tool_name': 't'})
+s.sendall(f'POST /tool_call HTTP/1.1\\r\\nHost: x\\r\\nX-Broker-Secret: {secret()}\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n{body}'.encode())
+_ = raw({'id': 'go', 'tool_name': 't'})
+got = b''
+while got.count(b'y') < 1500000: got += s.recv(1 << 20)
+_ = raw({'id': 'end', 'tool_name': 't'})
+""", timeout_s=60)
+    requests = {}
+    while len(requests) < 2:
+        requests.update((r["id"], r) for r in turn.pending()["requests"])
+    slow = requests["slow"]
+    assert turn.settle(slow, result="y" * 1500000).status == 200
+    assert error(turn.settle(slow, result="again")) == (409, "duplicate_result")
+    turn.settle(requests["go"], result=None)
+    end = turn.claim()
+    assert error(turn.settle(slow, result="late")) == (409, "duplicate_call")
+    turn.settle(end, result=None)
+    assert action.result()["error"] is None

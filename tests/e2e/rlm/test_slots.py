@@ -1,0 +1,169 @@
+"""Who gets a sandbox, who waits, and what is left of those that go."""
+import http.client
+import random
+import sys
+import threading
+
+import brigd
+
+sys.path.insert(0, __file__.rsplit("/", 1)[0])
+
+from rlm_client import Host, error  # noqa: E402
+
+
+def one_root(brig, **more):
+    """Two slots: one root, and the one that serves host I/O alone."""
+    return Host(brig(BRIG_RUNTIME_MAX_ACTIVE_LEASES="2", **more))
+
+
+def seen(host):
+    return host.call("GET", "/sessions").json
+
+
+def test_a_wait_that_ends_takes_nothing(brig):
+    host = one_root(brig)
+    turn = host.session().turn()
+    other = host.session()
+    assert error(other.begin(acquire_timeout_s=0.2)) == (503, "admission_timeout")
+    assert seen(host)["waiting"] == 0 and seen(host)["slots_used"] == 1
+    assert other.look()["turn"] is None
+    turn.session.delete()
+    assert other.turn().execute("print(1)")["stdout"] == "1\n"
+
+
+def test_an_idle_root_is_stopped_for_who_waits(brig):
+    host = one_root(brig)
+    first, second = host.session(), host.session()
+    first.turn().end()
+    assert first.look()["root"] == "ready"
+    turn = second.turn()                                       # at once, although the first root has 300 s
+    assert first.look()["root"] is None
+    turn.end()
+    assert first.turn().execute("print(1)")["stdout"] == "1\n"
+
+
+def test_a_turn_waits_for_its_slot(brig):
+    host = one_root(brig)
+    turn = host.session().turn()
+    answers = []
+    waiter = threading.Thread(target=lambda: answers.append(host.session().begin(acquire_timeout_s=60)))
+    waiter.start()
+    brigd.until(lambda: seen(host)["waiting"] == 1, "somebody waits")
+    turn.end()
+    waiter.join(60)
+    assert answers[0].status == 201
+
+
+def test_a_waiter_that_goes_away_gives_its_place_back(brig):
+    daemon = brig(BRIG_RUNTIME_MAX_ACTIVE_LEASES="2")
+    host = Host(daemon)
+    turn = host.session().turn()
+    other = host.session()
+    c = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
+    c.request("POST", "/v1/rlm" + other.path + "/turns", b'{"acquire_timeout_s": 60}')
+    brigd.until(lambda: seen(host)["waiting"] == 1, "somebody waits")
+    c.close()
+    brigd.until(lambda: seen(host)["waiting"] == 0, "nobody waits any more")
+    turn.session.delete()
+    assert other.turn().execute("print(1)")["stdout"] == "1\n"
+
+
+def test_a_root_without_a_turn_is_stopped(brig):
+    host = one_root(brig, BRIG_RUNTIME_IDLE_SECONDS="1")
+    session = host.session()
+    turn = session.turn()
+    turn.execute("open('/tmp/mark', 'w').close()")
+    turn.end()
+    brigd.until(lambda: session.look()["root"] is None and seen(host)["slots_used"] == 0, "its root is stopped")
+    assert session.turn().execute("import os; print(os.path.exists('/tmp/mark'))")["stdout"] == "False\n"
+
+
+def test_more_slots_than_the_seed_need_the_flag(brig):
+    daemon = brig(start=False, BRIG_RUNTIME_MAX_ACTIVE_LEASES="9")
+    try:
+        daemon.start()
+        raise SystemError("it started")
+    except AssertionError:
+        assert "--max-active-leases" in daemon.stderr()
+    del daemon.variables["BRIG_RUNTIME_MAX_ACTIVE_LEASES"]
+    daemon.start("--max-active-leases", "9")
+    assert seen(Host(daemon))["slots"] == 9
+
+
+def test_a_fence_ends_everything_of_a_turn(brig):
+    daemon = brig()
+    host = Host(daemon)
+    session = host.session()
+    turn = session.turn()
+    turn.execute("import os\nfor i in range(5):\n  if os.fork() == 0: os.execvp('sleep', ['sleep', '4343'])")
+    turn.cancel()
+    assert not [p for p in brigd.processes() if b"4343" in p[2]]
+    assert seen(host)["slots_used"] == 0 and seen(host)["roots"] == 0
+
+
+def test_a_stop_of_the_daemon_leaves_nothing(brig):
+    daemon = brig()
+    host = Host(daemon)
+    turn = host.session().turn(["t"])
+    action = turn.execution("t()")
+    turn.claim()
+    daemon.stop()
+    action.thread.join(60)
+    assert action.answer.json["error_category"] == "cancelled"
+
+
+def test_connections_cut_at_random_lose_and_double_nothing(brig):
+    """Hosts that vanish in the middle of anything: each call is run at most once, and answered once."""
+    daemon = brig()
+    host = Host(daemon)
+    turn = host.session().turn(["t"])
+    chance = random.Random(7)
+    action = turn.execution("""
+import threading
+ends = []
+def work(i):
+    for k in range(15):
+        try:
+            ends.append(('ok', t(i, k) == [i, k]))
+        except Exception as e:
+            ends.append(('lost', type(e).__name__))
+threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+[x.start() for x in threads]; [x.join() for x in threads]
+print(len(ends), all(e != ('ok', False) for e in ends))
+""", timeout_s=8)
+    run, stop = {}, threading.Event()
+    lock = threading.Lock()
+
+    def serve():
+        while not stop.is_set():
+            c = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
+            try:
+                c.request("GET", f"/v1/rlm{turn.path}/pending?wait=0.5")
+                with lock:
+                    cut = chance.random() < 0.1
+                if cut:
+                    continue                                    # and whatever it would have got is gone with it
+                answer = c.getresponse()
+                if answer.status != 200:
+                    return
+                for request in __import__("json").loads(answer.read())["requests"]:
+                    with lock:
+                        run[request["id"]] = run.get(request["id"], 0) + 1
+                    settled = turn.settle(request, result=request["args"])
+                    assert settled.status == 200 or error(settled)[1] in ("duplicate_call", "turn_ended"), settled
+            finally:
+                c.close()
+
+    servers = [threading.Thread(target=serve) for _ in range(3)]
+    for s in servers:
+        s.start()
+    answer = action.result()
+    stop.set()
+    for s in servers:
+        s.join(60)
+    assert run and set(run.values()) == {1}
+    if answer["error"] is None:
+        assert answer["stdout"] == "120 True\n"
+    else:
+        assert answer["error_category"] == "timeout"
+    assert turn.execute("print(all(e != ('ok', False) for e in ends))")["stdout"] == "True\n" if not answer["turn_over"] else True
