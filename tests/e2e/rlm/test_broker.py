@@ -260,19 +260,24 @@ def test_calls_of_a_turn_are_counted(brig):
 def test_calls_that_wait_are_counted(brig):
     host = Host(brig(BRIG_RUNTIME_MAX_PENDING_CALLS="2"))
     turn = raw_turn(host)
-    action = turn.execution("""
-done = []
-threads = [threading.Thread(target=lambda: done.append(raw({'tool_name': 't'}))) for _ in range(3)]
+    with turn.events() as following:
+        action = turn.execution("""
+done, one = [], threading.Event()
+threads = [threading.Thread(target=lambda: (done.append(raw({'tool_name': 't'})), one.set())) for _ in range(3)]
 [t.start() for t in threads]
-[t.join() for t in threads]
-print(*[d for d in done if 'too_many_pending' in d[1]][0])
+one.wait()
+print(*done[0], flush=True)
+_ = [t.join() for t in threads]
 """, timeout_s=60)
-    left = 2
-    while left:
-        for request in turn.pending()["requests"]:
+        requests = []
+        while len(requests) < 2:
+            requests += turn.pending()["requests"]
+        while following()[0] != "stdout":                       # the third has been refused
+            pass
+        for request in requests:
             turn.settle(request, result=None)
-            left -= 1
-    assert last(action.result())[1]["tool_error"]["category"] == "too_many_pending"
+    status, body = last(action.result())
+    assert status == 200 and body["tool_error"]["category"] == "too_many_pending"
 
 
 def test_prompts_of_a_turn_are_counted_and_a_batch_is_reserved_at_once(host):
