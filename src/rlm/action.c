@@ -261,7 +261,8 @@ void action_done(struct turn_process *p, uint64_t action, const struct turn_repl
         stop_taking(t);
         (void)write_answer(t, category_of(t, reply->kind), reply->error, reply->error_len, reply);
         t->phase = ACTION_ANSWERING;
-        if (turn_process_usage(p, on_usage, t) < 0)
+        /* Asking the spawner takes milliseconds where it has other things to do: more than a short action itself. */
+        if (now_ms() - t->started_ms < RLM_USAGE_MIN_MS || turn_process_usage(p, on_usage, t) < 0)
                 finish(t, -1, false);
 }
 

@@ -32,6 +32,7 @@
 #define RLM_TIMEOUT_MAX_S 86400u
 #define RLM_ACQUIRE_DEFAULT_S 30u          /* waiting for a slot, where the request does not say */
 #define RLM_INTERRUPT_GRACE_MS 2000u       /* from the interrupt of an action whose time is up to the kill */
+#define RLM_USAGE_MIN_MS 20u                /* an action that took less has no cpu_ms of its own: it counts with the next that has */
 #define RLM_POLLS_MAX 16u                  /* of a turn at a time */
 #define RLM_SUBSCRIBERS_MAX 8u             /* to a turn's events */
 #define RLM_WAIT_MAX_S 60u                 /* of a long poll */
