@@ -111,6 +111,23 @@ static int collect(const struct ledger_row *row, void *user) {
         return strv_append_take(&k->ids, &k->n, strdup(row->id));
 }
 
+static void collect_round(int r, void *user) {
+        struct round *k = user;
+        struct tasks *ts = k->ts;
+        if (r >= 0)
+                r = ledger_each_ended(ts->cfg.ledger, k->before_ms, collect, k);
+        if (r >= 0 && k->n > 0)
+                r = rundir_remove(ts->cfg.loop, ts->cfg.runs_dirfd, (const char *const *)k->ids, k->n, rundirs_gone, k);
+        else if (r >= 0)
+                rundirs_gone(0, k);    /* keys of deleted tasks may still be over their time */
+        if (r < 0) {
+                round_free(k);
+                tasks_check_drained(ts);
+        }
+}
+
+/* A task that has just ended has the time of its end from the writer, but is not seen before its commit: it would be missed here and
+ * expired there, and its directory stay. So a write that changes nothing goes first. */
 void tasks_expire(struct tasks *ts) {
         if (ts->keeping)
                 return;
@@ -119,12 +136,7 @@ void tasks_expire(struct tasks *ts) {
                 return;                /* the next round will */
         *k = (struct round){ .ts = ts, .before_ms = wall_ms() - (int64_t)ts->cfg.max_age_ms };
         ts->keeping = true;
-        int r = ledger_each_ended(ts->cfg.ledger, k->before_ms, collect, k);
-        if (r >= 0 && k->n > 0)
-                r = rundir_remove(ts->cfg.loop, ts->cfg.runs_dirfd, (const char *const *)k->ids, k->n, rundirs_gone, k);
-        else if (r >= 0)
-                rundirs_gone(0, k);    /* keys of deleted tasks may still be over their time */
-        if (r < 0)
+        if (ledger_expire(ts->cfg.ledger, INT64_MIN, collect_round, k) < 0)
                 round_free(k);
 }
 
