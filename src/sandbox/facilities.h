@@ -27,7 +27,6 @@ enum facility {
         FACILITY_OVERLAY_IDMAP,     /* overlay over an id-mapped lower */
         FACILITY_DETACHED_SOURCE,   /* clones of, and overlays over, mounts that are attached nowhere */
         FACILITY_OVERLAY_APPEND,    /* an overlay's lowers can be added one by one */
-        FACILITY_PROC_PIDNS,        /* procfs option pidns= */
         FACILITY_LOOP,              /* loop devices */
         FACILITY_SECCOMP,
         FACILITY_LANDLOCK,          /* value: ABI version */

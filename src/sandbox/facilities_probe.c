@@ -197,13 +197,6 @@ static int try_overlay_append(void) {
         return 0;
 }
 
-static int try_proc_pidns(void) {
-        _cleanup_close_ int fs = (int)syscall(SYS_fsopen, "proc", 1u), ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
-        if (fs < 0 || ns < 0 || syscall(SYS_fsconfig, fs, 5 /* FSCONFIG_SET_FD */, "pidns", NULL, ns) < 0)
-                return -errno;
-        return 0;
-}
-
 void facilities_probe_mounts(struct facilities *f) {
         if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
                 int r = -errno;
@@ -212,7 +205,6 @@ void facilities_probe_mounts(struct facilities *f) {
                 facility_tried(f, FACILITY_OVERLAY_IDMAP, r, "unshare the mounts");
                 facility_tried(f, FACILITY_DETACHED_SOURCE, r, "unshare the mounts");
                 facility_tried(f, FACILITY_OVERLAY_APPEND, r, "unshare the mounts");
-                facility_tried(f, FACILITY_PROC_PIDNS, r, "unshare the mounts");
                 return;
         }
         _cleanup_close_ int lower = -1;
@@ -223,5 +215,4 @@ void facilities_probe_mounts(struct facilities *f) {
         facility_tried(f, FACILITY_OVERLAY_IDMAP, r < 0 ? r : try_overlay(lower), "overlay over it");
         facility_tried(f, FACILITY_DETACHED_SOURCE, try_detached_source(), "clone of, and overlay over, a detached mount");
         facility_tried(f, FACILITY_OVERLAY_APPEND, try_overlay_append(), "fsconfig lowerdir+");
-        facility_tried(f, FACILITY_PROC_PIDNS, try_proc_pidns(), "fsconfig pidns");
 }

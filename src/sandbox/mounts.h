@@ -17,8 +17,8 @@ int mount_clone(int dirfd, const char *path, uint64_t attrs, int user_ns);
 /* Sets attributes of a mount by descriptor. */
 int mount_attrs(int fd, uint64_t set);
 /* An overlay. More lowers than an option can name at once are added one by one where the kernel can (FACILITY_OVERLAY_APPEND, 6.8);
- * elsewhere the old mount call takes them all in one page, for a moment attached below MOUNT_PARK. Lowers are directories, top first; `upper_dir` < 0: lowers only (two at least), read-only. Names `upper` and
- * `work` are directories below upper_dir. */
+ * elsewhere the old mount call takes them all in one page, for a moment attached below MOUNT_PARK. Lowers are directories, top first;
+ * `upper_dir` < 0: lowers only (two at least), read-only. Names `upper` and `work` are directories below upper_dir. */
 #define OVERLAY_LOWERS_MAX 130       /* SPEC_LAYERS_MAX, the image, what is below it */
 int mount_overlay(const int *lowers, size_t n_lowers, int upper_dir, const char *upper, const char *work, uint64_t attrs);
 /* Attaches a detached mount over the directory (or file) `target` below `dirfd`; no component of target may be a link. */

@@ -4,15 +4,18 @@
 
 #include "base/utf8.h"
 
+/* Where it stops it stays: behind a head whose bytes are not all there are a file's bytes, which whoever wrote the file chose, and they
+ * must not be read as a head. */
 bool results_next(const struct output_capture *c, size_t *at, struct result_head *ret, const char **ret_bytes) {
-        if (c->total > c->head.len || c->head.len - *at < sizeof *ret)
+        struct result_head h;
+        if (c->total > c->head.len || c->head.len - *at < sizeof h)
                 return false;
-        memcpy(ret, c->head.data + *at, sizeof *ret);
-        *at += sizeof *ret;
-        if (ret->bytes > c->head.len - *at)
+        memcpy(&h, c->head.data + *at, sizeof h);
+        if (h.bytes > c->head.len - *at - sizeof h)
                 return false;
-        *ret_bytes = c->head.data + *at;
-        *at += ret->bytes;
+        *ret = h;
+        *ret_bytes = c->head.data + *at + sizeof h;
+        *at += sizeof h + h.bytes;
         return true;
 }
 

@@ -80,6 +80,6 @@ score "a task with the right patch" /srv/right.patch 0
 score "the same with a wrong one" /srv/wrong.patch 1
 
 # Every fallback at once, on the oldest kernel.
-export BRIG_FORCE_MISSING=clone-into-cgroup,cgroup-kill,landlock,detached-source,proc-pidns,close-range
+export BRIG_FORCE_MISSING=clone-into-cgroup,cgroup-kill,landlock,detached-source,overlay-append
 [ ! -x /usr/lib/brig-tests/test_sandbox ] || run "test_sandbox with every fallback" /usr/lib/brig-tests/test_sandbox
 unset BRIG_FORCE_MISSING

@@ -74,11 +74,11 @@ static void probing_beside_another_daemon_that_probes_finds_the_same(void **stat
 
 static void what_is_forced_is_missing_and_nothing_else(void **state) {
         const struct facilities before = *facilities_get();
-        setenv("BRIG_FORCE_MISSING", "landlock,no-such-thing,proc-pidns", 1);
+        setenv("BRIG_FORCE_MISSING", "landlock,no-such-thing,loop", 1);
         facilities_forget();
         const struct facilities *f = facilities_get();
         for (int i = 0; i < FACILITY_MAX; i++) {
-                bool forced = i == FACILITY_LANDLOCK || i == FACILITY_PROC_PIDNS;
+                bool forced = i == FACILITY_LANDLOCK || i == FACILITY_LOOP;
                 assert_int_equal(f->row[i].forced, forced);
                 assert_int_equal(f->row[i].state, forced ? FACILITY_MISSING : before.row[i].state);
         }

@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "fake_sandbox.h"
 #include "sandbox/layers.h"
+#include "session/session_internal.h"
 
 struct fake fake;
 
@@ -271,7 +272,7 @@ static void open_sessions(void) {
 int fake_setup(void **state) {
         alarm(100);                        /* what is waited for and never comes ends the program */
         fake = (struct fake){ .cfg = { .live_max = 4, .output_max = 65536, .exec_timeout_ms = 60000 } };
-        snprintf(fake.home, sizeof fake.home, /* memory: no test is about the disk */ "/dev/shm/brig-session-XXXXXX");
+        snprintf(fake.home, sizeof fake.home, "/dev/shm/brig-session-XXXXXX");         /* memory: no test is about the disk */
         assert_non_null(mkdtemp(fake.home));
         char runs[80];
         snprintf(runs, sizeof runs, "%s/runs", fake.home);
@@ -358,15 +359,13 @@ enum session_state fake_state(const char *id) {
 }
 
 void fake_wait_record(const char *id) {
-        for (;;) {
-                struct ledger_row row;
+        struct ledger_row row;
+        for (bool finished = false; !finished || session_any(fake.ss, id);) {
                 while (tell_one())
                         ;
+                uv_run(&fake.loop, UV_RUN_NOWAIT);
                 assert_int_equal(ledger_get(fake.ledger, id, &row), 0);
-                bool finished = row.state == JOB_FINISHED;
+                finished = row.state == JOB_FINISHED;
                 ledger_row_release(&row);
-                if (finished && !session_find(fake.ss, id))
-                        return;
-                uv_run(&fake.loop, UV_RUN_ONCE);
         }
 }
