@@ -1,4 +1,5 @@
 #include "api/ops.h"
+#include "api/ops_events.h"
 #include "base/metrics.h"
 
 #define METRICS_TEXT_MAX (256 * 1024)
@@ -58,7 +59,9 @@ const struct http_route *ops_routes(size_t *ret_n) {
                 { .method = "GET", .pattern = "/healthz", .handler = get_healthz, .open = true },
                 { .method = "GET", .pattern = "/readyz", .handler = get_readyz, .open = true },
                 { .method = "GET", .pattern = "/metrics", .handler = get_metrics },
+                { .method = "GET", .pattern = "/events", .handler = ops_get_events },
         };
+        ops_events_begin();
         *ret_n = ARRAY_SIZE(routes);
         return routes;
 }

@@ -4,6 +4,7 @@
  *     GET /readyz     200 {"status":"ready","slots","running","queued"}: tasks that may run at once, that do, that wait; or 503
  *                     with "draining" or "disk_full": new work would be refused. No token needed.
  *     GET /metrics    Prometheus' text format
+ *     GET /events     what happens to tasks and sessions, as it happens: see ops_events.h
  *
  * Loop thread only. */
 #pragma once

@@ -88,18 +88,28 @@ static void add_value(struct buf *b, const char *v) {
         buf_addc(b, '"');
 }
 
+static void (*_Atomic observer)(enum log_level level, const char *event, va_list pairs);
+
+void log_on_event(void (*seen)(enum log_level level, const char *event, va_list pairs)) { observer = seen; }
+
 int log_enabled(enum log_level level) {
         return (int)level >= lowest_level;
 }
 
 void log_event(enum log_level level, const char *event, ...) {
+        void (*seen)(enum log_level level, const char *event, va_list pairs) = observer;
+        va_list ap;
+        if (seen) {
+                va_start(ap, event);
+                seen(level, event, ap);
+                va_end(ap);
+        }
         if ((int)level < lowest_level)
                 return;
         _cleanup_buf_ struct buf b = BUF_INIT(64 * 1024);
         char when[25];
         format_wall(wall_ms(), when);
         buf_printf(&b, "%s %s %s", when, level_names[level], event);
-        va_list ap;
         va_start(ap, event);
         for (const char *key; (key = va_arg(ap, const char *));) {
                 const char *value = va_arg(ap, const char *);

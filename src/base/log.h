@@ -7,6 +7,7 @@
  * value cannot forge a line. Values longer than LOG_VALUE_MAX are cut. Thread-safe (one write per line).
  * Never pass a secret: tokens and URLs with credentials are redacted by whoever holds them. */
 #pragma once
+#include <stdarg.h>
 #include <stdint.h>
 
 #include "base/macros.h"
@@ -21,3 +22,5 @@ int log_open_file(const char *path);      /* appends; 0 or -errno; the previous 
  * much, and a line, is on disk. Where the directory may not be written the file is emptied instead. 0: no limit. */
 void log_limit_file(uint64_t bytes);
 void log_event(enum log_level level, const char *event, ...) __attribute__((sentinel));
+/* Whoever wants to hear of every event too, whatever the lowest level is; on the thread that says it. Keys and values alternate, NULL ends. NULL: nobody. */
+void log_on_event(void (*seen)(enum log_level level, const char *event, va_list pairs));

@@ -1,5 +1,7 @@
 """Commands in a session, in the executor's dialect."""
 import concurrent.futures
+import pathlib
+import re
 import time
 
 import pytest
@@ -142,3 +144,21 @@ def test_the_client_that_goes_away_leaves_the_command_running(session, daemon):
     with pytest.raises(TimeoutError):
         s.post("exec", {"command": "sleep 2; echo done > /tmp/done"}, timeout=0.5)
     until(lambda: s.exec("cat /tmp/done")["stdout"] == "done\n", "the command goes on")
+
+
+def test_commands_that_are_waited_for_cost_no_thread(daemon, session):
+    """And hardly any memory: two pipes and a small object each."""
+    a, b = session(), session()
+
+    def threads():
+        return int(re.search(r"^Threads:\s+(\d+)$", pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text(), re.M)[1])
+
+    before, memory = threads(), daemon.usage()
+    with concurrent.futures.ThreadPoolExecutor(300) as pool:
+        waiting = [pool.submit((a, b)[i % 2].exec, "exec sleep 1000", timeout=0) for i in range(300)]
+        until(lambda: sum(daemon.call("GET", f"/v1/sessions/{s.id}").json["uses"] for s in (a, b)) == 300, "all run")
+        assert threads() <= before + 4, "the pool, which may not have been there yet"
+        assert daemon.usage() - memory < 32 << 20
+        for s in (a, b):
+            s.delete()
+        assert {w.result()["exit_code"] for w in waiting} == {137}
