@@ -4,7 +4,7 @@
  *
  * Not handed on: hop-by-hop fields and what Connection names, Authorization, Expect (answered here), the fields in `drop`. The server
  * gets Host as given and X-Forwarded-Host, -Proto and -Prefix. Of its answer, fields that would speak for this server (Strict-Transport-
- * Security, Alt-Svc, Clear-Site-Data) are left out, a Location that stays on it gets the prefix, and pages are put into a sandbox by
+ * Security, Alt-Svc, Clear-Site-Data) are left out, a Location that stays on it gets the prefix, as does a cookie's path, and pages are put into a sandbox by
  * Content-Security-Policy: they may run scripts, but as nobody, not as this server's own pages. */
 #pragma once
 #include "http/server.h"

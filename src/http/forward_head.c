@@ -78,6 +78,33 @@ static void hand_location(struct http_forward_run *f, const char *value) {
         http_respond_header(f->r, "Location", value);
 }
 
+static const char *attribute(const char *p, size_t n, const char *name) {
+        size_t len = strlen(name);
+        return n > len && strncasecmp(p, name, len) == 0 && p[len] == '=' ? p + len + 1 : NULL;
+}
+
+/* A cookie stays below the prefix: else one server's cookies would go to all the others, and this one's pages. */
+static void hand_cookie(struct http_forward_run *f, const char *value) {
+        _cleanup_buf_ struct buf b = BUF_INIT(HTTP_FORWARD_HEAD_MAX);
+        const char *path = "/";
+        size_t n = strcspn(value, ";"), path_len = 1;
+        int e = buf_add(&b, value, n);
+        for (const char *p = value + n; *p; p += n) {
+                p += strspn(p, "; \t");
+                n = strcspn(p, ";");
+                const char *given = attribute(p, n, "Path");
+                if (given && given[0] == '/') {
+                        path = given;
+                        path_len = n - (size_t)(given - p);
+                } else if (n > 0 && !given && !attribute(p, n, "Domain") && e == 0)
+                        e = buf_printf(&b, "; %.*s", (int)n, p);
+        }
+        if (e == 0)
+                e = buf_printf(&b, "; Path=%s%.*s", f->prefix, (int)path_len, path);
+        if (e == 0)
+                http_respond_header(f->r, "Set-Cookie", b.data);
+}
+
 static bool names_connection(const struct http_forward_run *f, const char *name) {
         const char *p = field(f, "Connection");
         size_t n = strlen(name);
@@ -97,6 +124,8 @@ static void hand_fields(struct http_forward_run *f) {
                         continue;
                 if (strcasecmp(name, "Location") == 0)
                         hand_location(f, value);
+                else if (strcasecmp(name, "Set-Cookie") == 0)
+                        hand_cookie(f, value);
                 else
                         http_respond_header(f->r, name, value);
         }

@@ -52,6 +52,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
         elif self.path == "/redirect":
             self.say(b"", 302, Location="/login?next=1")
+        elif self.path == "/cookies":
+            self.send_response(204)
+            for cookie in "a=1", "b=2; Path=/app; HttpOnly", "c=3; domain=localhost; path=/; Max-Age=9", "d=4; Path=x;;; Secure", "e=5; Path=/../../../../", "f":
+                self.send_header("Set-Cookie", cookie)
+            self.end_headers()
         elif self.path == "/broken":
             self.wfile.write(b"what is HTTP?\r\n\r\n")
             self.close_connection = True
@@ -208,6 +213,13 @@ def test_bodies_of_any_framing_are_handed_on(inside):
 def test_a_redirect_stays_behind_the_prefix(inside):
     a = inside.port_call("GET", "/redirect")
     assert (a.status, a.headers["location"]) == (302, inside.port_path("/login?next=1"))
+
+
+def test_cookies_stay_behind_the_prefix(inside):
+    a = inside.port_call("GET", "/cookies")
+    here = inside.port_path("")
+    assert a.headers.get_all("set-cookie") == [f"a=1; Path={here}/", f"b=2; HttpOnly; Path={here}/app", f"c=3; Max-Age=9; Path={here}/", f"d=4; Secure; Path={here}/",
+                                               f"e=5; Path={here}/../../../../", f"f; Path={here}/"]
 
 
 @pytest.mark.parametrize("path", ["/broken", "/endless-head"])
