@@ -6,6 +6,16 @@
 
 #include "api/ops.h"
 #include "base/metrics.h"
+#include "http/events.h"
+
+/* For the stream of events, which a daemon's test listens to. */
+const char *http_query(const struct http_request *r, const char *key) { return NULL; }
+void http_respond_header(struct http_request *r, const char *name, const char *value) { }
+void http_on_close(struct http_request *r, void (*closed)(void *user), void *user) { }
+void http_on_drain(struct http_request *r, void (*drain)(void *user), void *user) { }
+void http_events_start(struct http_request *r) { }
+int http_events_send(struct http_request *r, const char *event, const char *id, const char *data, size_t n) { return 0; }
+const char *http_events_last_id(const struct http_request *r) { return NULL; }
 
 /* The neighbours, faked. */
 struct http_request { int status; char type[64]; char *body; };
