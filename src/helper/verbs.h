@@ -18,7 +18,7 @@ struct helper_verb { const char *name; int (*run)(int argc, char **argv); };
 int verb_remove_tree(int argc, char **argv);
 /* apply: patches, restores and tests' files of one task; request and report at descriptors from 7 on (score/apply_wire.h). */
 int verb_apply(int argc, char **argv);
-/* recheck: the tree after a run against the seal that apply made; descriptors from 7 on (score/apply_wire.h, score/seal.h). */
+/* recheck [no-bytecode]: the tree after a run against the seal that apply made; descriptors from 7 on (score/apply_wire.h, score/seal.h). */
 int verb_recheck(int argc, char **argv);
 /* read-file root|base PATH: its bytes on standard output; regular files only, links not followed. 2: there is none. */
 int verb_read_file(int argc, char **argv);

@@ -16,6 +16,7 @@
 #define RECHECK_SEAL_FD 7
 #define RECHECK_WATCH_FD 8
 #define RECHECK_REPORT_FD 9
+#define RECHECK_NO_BYTECODE "no-bytecode"    /* its argument: compiled code of tests is a finding */
 
 #define APPLY_REQUEST_MAX (4u << 20)
 #define APPLY_REPORT_MAX (48u << 20)       /* beside the diff */

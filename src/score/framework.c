@@ -18,8 +18,7 @@ const struct framework *framework_by_name(const char *name) {
 
 static bool is_name_char(char c) { return isalnum((unsigned char)c) || c == '_' || c == '-'; }
 
-/* Does `word` stand in `text` by itself? */
-static bool has_word(const char *text, const char *word) {
+bool text_has_word(const char *text, const char *word) {
         size_t n = strlen(word);
         for (const char *at = text; (at = strstr(at, word)); at++)
                 if ((at == text || !is_name_char(at[-1])) && !is_name_char(at[n]))
@@ -30,7 +29,7 @@ static bool has_word(const char *text, const char *word) {
 const struct framework *framework_of_command(const char *command) {
         for (size_t i = 0; i < ARRAY_SIZE(frameworks); i++)
                 for (const char *const *w = frameworks[i]->words; *w; w++)
-                        if (has_word(command, *w))
+                        if (text_has_word(command, *w))
                                 return frameworks[i];
         return NULL;
 }

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "score/text.h"
 
 struct run {
         uv_pipe_t pipe;
@@ -117,13 +118,18 @@ static bool same_key(const char *a, const char *b) {
         return strncmp(a, b, n + 1) == 0;
 }
 
+static const char *given_value(const struct score_request *q, const char *key) {
+        const char *ret = NULL;
+        size_t n = strlen(key);
+        for (char **k = q->env; k && *k; k++)
+                if (strncmp(*k, key, n) == 0 && (*k)[n] == '=')
+                        ret = *k + n + 1;
+        return ret;
+}
+
 /* What a command that runs as a shell's text is given so that its output names the tests; before what the request gives. */
 static int push_variable(char ***v, const struct score_request *q, const struct framework *f) {
-        size_t n = strlen(f->variable);
-        const char *given = "";
-        for (char **k = q->env; k && *k; k++)
-                if (strncmp(*k, f->variable, n) == 0 && (*k)[n] == '=')
-                        given = *k + n + 1;
+        const char *given = given_value(q, f->variable) ?: "";
         _cleanup_free_ char *s = NULL;
         if (asprintf(&s, "%s=%s%s%s", f->variable, f->value, *given ? " " : "", given) < 0) {
                 s = NULL;
@@ -141,11 +147,50 @@ static const struct framework *framework_inside(const struct score_request *q, c
         for (size_t i = 0; !f && i < ARRAY_SIZE(lists); i++)
                 if (lists[i] && *lists[i])
                         f = framework_of_ids((const char *const *)lists[i]);
-        return f && f->variable ? f : NULL;
+        return f;
+}
+
+/* Python, told by it, leaves no compiled code in the tree; what lies there after the run was put there. */
+#define NO_BYTECODE "PYTHONDONTWRITEBYTECODE"
+
+#define WORD_END " \t\n;|&"
+
+/* Is there one among these options that makes Python heed no variable: `-I`, `-bE`? Those with a value end a cluster, `-m` ends them all. */
+static bool has_isolation(const char *p) {
+        for (p += strspn(p, " \t"); *p == '-' && p[1] != '-'; p += strspn(p, " \t")) {
+                size_t n = strcspn(p, "IEmcWX" WORD_END);
+                if (p[n] == 'I' || p[n] == 'E')
+                        return true;
+                if (p[n] == 'm' || p[n] == 'c')
+                        return false;
+                p += n + strcspn(p + n, WORD_END);
+        }
+        return false;
+}
+
+static bool isolates_python(const char *text) {
+        for (const char *p = text; (p = strstr(p, "python")); ) {
+                p += strcspn(p, WORD_END);
+                if (has_isolation(p))
+                        return true;
+        }
+        return false;
+}
+
+bool run_leaves_no_bytecode(const struct score_request *q, const struct command *c) {
+        static const char *const others[] = {NO_BYTECODE, "tox", "compileall", "py_compile", "sudo", "su"};
+        const struct framework *f = framework_inside(q, c);
+        const char *given = given_value(q, NO_BYTECODE);
+        if (!f || !f->launched || (given && !*given) || strstr(c->text, "env -") || isolates_python(c->text))
+                return false;
+        for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+                if (text_has_word(c->text, others[i]))
+                        return false;
+        return true;
 }
 
 char **run_environment(const struct score_request *q, const struct command *c) {
-        const struct framework *f = framework_inside(q, c);
+        const struct framework *inside = framework_inside(q, c), *f = inside && inside->variable ? inside : NULL;
         bool root = q->uid == 0;
         const char *const clean[] = {
                 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", root ? "HOME=/root" : "HOME=/tmp", root ? "USER=root" : "USER=user",
@@ -165,6 +210,8 @@ char **run_environment(const struct score_request *q, const struct command *c) {
                         r = strv_push(&v, *k);
         if (r == 0 && f)
                 r = push_variable(&v, q, f);
+        if (r == 0 && inside && inside->launched && !given_value(q, NO_BYTECODE))
+                r = strv_push(&v, NO_BYTECODE "=1");
         if (r < 0)
                 return strv_free(v);
         strv_sort(v);

@@ -29,6 +29,9 @@ void run_files_release(struct run_files *f);
  * command its text stands last, in place of the file that holds it. */
 char **run_argv(const struct command *c);
 char **run_environment(const struct score_request *q, const struct command *c);
+/* A shell's command that runs tests of Python in an environment that tells Python to write no compiled code, as far as its text can be trusted
+ * with it: compiled code of a test file that is there afterwards was forged. */
+bool run_leaves_no_bytecode(const struct score_request *q, const struct command *c);
 
 struct run_spec {
         uv_loop_t *loop;

@@ -6,7 +6,8 @@
  *
  * A mark is type, mode, size, inode and the time of the last change, which nobody inside can set; of files that were just written also
  * their contents, because the kernel's clock is coarse. What a run wrote of the rest is what lies in the uppers: nobody inside can take a
- * file out of them again. A directory that was moved away and back leaves no trace but an event of its watch. */
+ * file of base out of them again (one that is new, and gone again, leaves nothing there). A directory that was moved away and back leaves no
+ * trace but an event of its watch. */
 #pragma once
 #include "score/apply_job.h"
 
@@ -31,6 +32,7 @@ int seal_make(const struct seal *s, struct buf *out, struct error *e);
 struct seal_view {
         int root, watch_fd;                    /* "/" of the sandbox; the watch or -1 */
         struct apply_base base;
+        bool no_bytecode;                      /* the run was told to write no compiled code: what there is of a test's is a finding */
         int upper[3];                          /* of "/", "/usr" and "/opt"; may not be open */
 };
 /* Appends frames of findings to `out`; 0, or our fault. */

@@ -119,13 +119,44 @@ static int compare_all(struct checking *c, const char *seal, size_t len) {
 
 struct plane { struct checking *c; const char *in_plane, *name; };
 
+/* The part of `path` that is a directory of compiled code, or stands in its place, and what follows; or NULL. */
+static const char *compiled_dir(const char *path) {
+        static const char name[] = "__pycache__";
+        for (const char *p = path; (p = strstr(p, name)); p += sizeof name - 1)
+                if ((p == path || p[-1] == '/') && (p[sizeof name - 1] == 0 || p[sizeof name - 1] == '/'))
+                        return p;
+        return NULL;
+}
+
+/* "dir/__pycache__/NAME.TAG.pyc" runs in the place of "dir/NAME.py" where it says that it was made of that. NAME and TAG may have dots. */
+static int on_compiled(struct checking *c, const char *path, const char *dir) {
+        static const char detail[] = "compiled code of a test, which no run of these tests writes by itself, was made or changed while the tests ran";
+        const char *name = strchr(dir, '/'), *module;
+        char source[PATCH_PATH_MAX + 8];
+        size_t n, dir_len;
+        if (!name)
+                return tell(c, "test_file_changed", path, "stands in the place of a directory of compiled code");
+        for (const char *dot = strchr(++name, '.'); dot && !strchr(name, '/'); dot = strchr(dot + 1, '.')) {
+                snprintf(source, sizeof source, "%.*s%.*s.py", (int)(dir - path), path, (int)(dot - name), name);
+                bool runner = config_classify(source, &module, &n, &dir_len) == CONFIG_RUNNER;         /* a conftest: only pytest imports it */
+                if (!runner && !has(&c->marked, source))
+                        continue;
+                return tell(c, runner ? "runner_config_changed" : "test_file_changed", path, detail);
+        }
+        return 0;
+}
+
 /* What the patch wrote itself is its own matter; where it configures the runner there is a mark. */
 static int on_tree(void *user, const char *path, bool was_there) {
         struct plane *p = user;
         size_t n = strlen(p->in_plane);
-        const char *inside = path + n + (n > 0);
+        const char *inside = path + n + (n > 0), *dir = compiled_dir(inside), *suffix = strrchr(inside, '.');
+        if (dir && !strchr(dir, '/') && !has(&p->c->marked, inside))
+                return on_compiled(p->c, inside, dir);
         if (has(&p->c->marked, inside) || has(&p->c->touched, inside))
                 return 0;
+        if (dir || (suffix && strcmp(suffix, ".pyc") == 0))
+                return p->c->v->no_bytecode && dir ? on_compiled(p->c, inside, dir) : 0;
         return take(&p->c->written, inside, strlen(inside));
 }
 
@@ -155,12 +186,13 @@ static int look(struct checking *c) {
         const char *at;
         int home = plane_of(v, c->repo_path, &at);
         struct plane p = { c, at, names[home] };
-        struct seal_walk w = { .left = SEAL_WRITTEN_MAX, .found = on_tree, .user = &p };
+        struct seal_walk w = { .left = SEAL_WRITTEN_MAX, .compiled = v->no_bytecode, .found = on_tree, .user = &p };
         if (!seal_is_open(v->upper[home]))
                 return 0;
         _cleanup_close_ int plane = home ? openat(v->root, names[home], O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : fcntl(v->root, F_DUPFD_CLOEXEC, 20);
         int r = seal_walk(&w, v->upper[home], seal_is_open(bases[home]) ? bases[home] : -1, plane, at);
         w.found = on_rest;
+        w.compiled = false;
         for (int k = 0; k < 3 && r == 0; k++) {
                 p.name = names[k];
                 w.skip = k == home ? at : NULL;

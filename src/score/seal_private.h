@@ -12,6 +12,7 @@ int seal_mark(int tree, const char *path, bool contents, struct mark *ret);
  * directory was made anew; else only those that left a trace in the upper. */
 struct seal_walk {
         unsigned left;                         /* entries that may still be looked at */
+        bool compiled;                         /* compiled code is found too */
         const char *skip;                      /* a path that is not looked into, or NULL */
         int (*found)(void *user, const char *path, bool was_there);
         void *user;

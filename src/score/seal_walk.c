@@ -31,10 +31,10 @@ static DIR *list(int fd) {
         return d;
 }
 
-static bool is_dull(const char *name) {
+static bool is_dull(const char *name, bool compiled) {
         size_t n = strlen(name);
-        return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "__pycache__") == 0 || strcmp(name, ".git") == 0 ||
-               (n > 4 && strcmp(name + n - 4, ".pyc") == 0);
+        return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, ".git") == 0 ||
+               (!compiled && (strcmp(name, "__pycache__") == 0 || (n > 4 && strcmp(name + n - 4, ".pyc") == 0)));
 }
 
 static int entry(struct seal_walk *w, const struct place *at, const char *name, const char *prefix, unsigned depth) {
@@ -66,7 +66,7 @@ static int gone(struct seal_walk *w, const struct place *at, const char *prefix)
         int r = 0;
         for (struct dirent *de; d && r == 0 && (de = readdir(d));) {
                 char path[PATCH_PATH_MAX + 1];
-                if (is_dull(de->d_name))
+                if (is_dull(de->d_name, false))
                         continue;
                 if (w->left == 0)
                         r = -E2BIG;
@@ -82,7 +82,7 @@ static int walk(struct seal_walk *w, const struct place *at, const char *prefix,
         DIR *d = list(at->upper);
         int r = 0;
         for (struct dirent *de; d && r == 0 && (de = readdir(d));)
-                if (!is_dull(de->d_name))
+                if (!is_dull(de->d_name, w->compiled))
                         r = entry(w, at, de->d_name, prefix, depth);
         if (d)
                 closedir(d);

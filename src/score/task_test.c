@@ -160,7 +160,7 @@ static void on_killed(struct sandbox *s, void *user) {
         }
         t->state = STATE_RECHECK;
         t->rechecking = true;
-        int r = recheck_start(s, t->seal_fd, t->watch_fd, on_rechecked, t, &e);
+        int r = recheck_start(s, t->seal_fd, t->watch_fd, run_leaves_no_bytecode(&t->req, &t->command), on_rechecked, t, &e);
         if (r < 0)
                 on_rechecked(r, NULL, &e, t);
 }

@@ -7,6 +7,8 @@
 
 struct slice { const char *p; size_t n; };
 
+/* Does `word` stand in `text` by itself, with no letter, digit, '-' or '_' beside it? */
+bool text_has_word(const char *text, const char *word);
 /* The next line without its end; false at the end of the text. */
 bool text_line(const char **cursor, struct slice *ret);
 static inline bool slice_starts(struct slice s, const char *prefix) {
