@@ -20,6 +20,7 @@
 #define INPUT_MAX 4096                 /* bytes of one message */
 #define UNSENT_MAX (64u * 1024)        /* then no more is read from standard input */
 #define SIZE_LIMIT 1000                /* rows, columns */
+#define END_AGAIN_MS 500               /* of quiet: then the end of input is said again */
 #define KEY_NONE (-1)
 #define KEY_BAD (-2)
 #define DETACH_KEY "ctrl-]"
@@ -107,6 +108,13 @@ static int on_message(bool text, const char *p, size_t n, void *user) {
         return json_parse(p, n, &v, NULL) == 0 && v.type == JSON_OBJECT ? told(user, &v) : 0;
 }
 
+/* What a terminal has for the end of its input. Only who waits for input hears it: a shell that has not come so far, or that changes the
+ * terminal's mode just then, never sees it. So it is said again as long as nothing happens. */
+static int say_end(struct shell *s) {
+        static const char end = 'D' & 0x1f;
+        return websocket_unsent(s->ws) ? 0 : websocket_send(s->ws, false, &end, 1);
+}
+
 static int on_input(struct shell *s) {
         char bytes[INPUT_MAX];
         ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
@@ -114,8 +122,7 @@ static int on_input(struct shell *s) {
                 return 0;
         if (n <= 0) {
                 s->input_ended = true;
-                bytes[0] = 'D' & 0x1f;         /* what a terminal has for the end of its input */
-                return websocket_send(s->ws, false, bytes, 1);
+                return say_end(s);
         }
         const char *key = s->key >= 0 ? memchr(bytes, s->key, (size_t)n) : NULL;
         if (key) {
@@ -141,8 +148,11 @@ static int loop(struct shell *s, struct error *e) {
                         { .fd = websocket_fd(s->ws), .events = websocket_events(s->ws) }, { .fd = s->signals, .events = POLLIN },
                         { .fd = read_input ? STDIN_FILENO : -1, .events = POLLIN },
                 };
-                if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+                int n = poll(p, ARRAY_SIZE(p), s->input_ended ? END_AGAIN_MS : -1);
+                if (n < 0 && errno != EINTR)
                         return error_set(e, -errno, "wait");
+                if (n == 0)
+                        r = say_end(s);
                 if (p[1].revents)
                         r = on_signal(s);
                 if (r == 0 && p[2].revents)
@@ -297,7 +307,8 @@ static int run(const struct command *c, int argc, char **argv) {
 
 const struct command cmd_shell = {
         .name = "shell", .synopsis = "[OPTION...] SESSION [--] [PROGRAM [ARGUMENT...]]\n--attach ID SESSION", .doc = "open a terminal in a session",
-        .text = "A login shell, or PROGRAM, on a terminal of its own. " DETACH_KEY " leaves it running. Options stand before SESSION.",
+        .text = "A login shell, or PROGRAM, on a terminal of its own. " DETACH_KEY " leaves it running. Where standard input is no terminal, its end "
+                "ends the shell's. Options stand before SESSION.",
         .status = "the program's own, 0 it was left, 125 it could not be run by us, 130 interrupted",
         .options = rows, .n_options = ARRAY_SIZE(rows), .argument = COMPLETE_SESSION, .stops = true, .run = run,
 };

@@ -152,6 +152,19 @@ def test_input_from_a_pipe(brig, standing):
     assert b"piped" in done.stdout
 
 
+def test_the_end_of_input_ends_a_login_shell(brig, standing):
+    brig.run("shell", standing, stdin=subprocess.DEVNULL, status=None)
+
+
+def test_the_end_of_input_is_said_to_who_threw_it_away(brig, standing):
+    """As a shell does that only now makes the terminal its own."""
+    forget = "import termios; termios.tcflush(0, termios.TCIFLUSH)"
+    p = brig.start("shell", standing, "--", "sh", "-c", f"until [ -e /tmp/late ]; do sleep 0.1; done; python3 -c '{forget}'; cat; exit 3")
+    p.stdin.close()
+    brig.run("exec", standing, "touch", "/tmp/late")
+    assert p.wait(120) == 3
+
+
 def test_a_lot_of_output_is_whole(brig, standing):
     done = brig.run("shell", standing, "--", "sh", "-c", "stty -onlcr; seq 100000", stdin=subprocess.DEVNULL)
     assert done.stdout.replace(b"^D\b\b", b"") == b"".join(b"%d\n" % i for i in range(1, 100001))
