@@ -393,9 +393,9 @@ void turn_fence(struct rlm_turn *t) {
         t->hold++;
         t->state = TURN_ENDING;
         uv_timer_stop(&t->timer);
-        calls_close(t);
         if (s)
-                rlm_session_raise(s);
+                rlm_session_raise(s);          /* first: whoever is told now is told of a generation that is no more */
+        calls_close(t);
         turn_forget(t);
         action_cancelled(t);
         tell_begins(t, RLM_CANCELLED, NULL);
