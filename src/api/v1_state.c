@@ -31,6 +31,8 @@ static struct question *ask(struct http_request *r, void *user) {
 }
 
 static void answered(struct question *q, int x, struct buf *b) {
+        if (x < 0 && session_is_ending(q->use.session))
+                x = -ESHUTDOWN;
         session_use_end(&q->use);
         if (q->r) {
                 http_on_close(q->r, NULL, NULL);

@@ -410,6 +410,7 @@ const char *session_stands_still(const struct session *s) {
 }
 
 const char *session_id(const struct session *s) { return s->id; }
+bool session_is_ending(const struct session *s) { return s->ending; }
 bool session_snapshotting(const struct session *s) { return s->snapshot; }
 enum session_state session_state(const struct session *s) { return s->state; }
 struct sessions *session_set(struct session *s) { return s->ss; }

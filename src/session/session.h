@@ -158,6 +158,7 @@ struct session_wait;
 struct session_wait *session_wait_started(struct sessions *ss, const char *id, uint64_t wait_ms, void (*done)(void *user), void *user);
 void session_wait_cancel(struct session_wait *w);
 const char *session_stands_still(const struct session *s); /* why nothing can be started in it now: it is paused, or a snapshot is being made; NULL: it goes */
+bool session_is_ending(const struct session *s);          /* what fails in it now may fail because it ends */
 bool session_snapshotting(const struct session *s);        /* stands still for a snapshot, and goes on by itself unless it is paused */
 /* A freeze is asked for: from now on nothing is started in it. Each is ended by one session_pause_ends(); r as sandbox_freeze() gave it. */
 void session_pause_begins(struct session *s);
