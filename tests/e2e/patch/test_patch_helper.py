@@ -8,7 +8,7 @@ import pytest
 HELPER = os.path.join(os.environ.get("BRIG_BUILD", "build"), "src", "helper", "brig-helper")
 REQUEST = {"repo_path": 1, "mode": 2, "protect": 3, "allow": 4, "diff_max": 5, "memory": 6, "undo": 7}
 REPORT = dict(enumerate(["rung", "rejected", "refused", "test_ok", "test_rejected", "touched", "test_file", "restored", "finding", "config", "module", "diff",
-                         "diff_cut", "fault", "end", "no_tree"], 8))
+                         "diff_cut", "fault", "end", "no_tree"], 10))
 
 
 def frames(pairs):
