@@ -5,7 +5,8 @@
  *
  * What is gone is what the lower file systems show and the sandbox does not: that holds for whiteouts and for directories that were
  * made anew in the place of others, and needs no attribute of the overlay's. What is mounted in the sandbox (/proc, /dev...) is not
- * looked into. A directory is in the list when it is new, or has another mode or owner. */
+ * looked into. A directory is in the list when it is new, or has another mode or owner. What Brig has written itself, the file at
+ * HELPER_OWN_FD, is nobody's change. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "helper/verbs.h"
 
 #define UPPER_FD 250                   /* HELPER_UPPER_FD: of "/", then of "/usr" and "/opt" */
+#define OWN_FD 253                     /* HELPER_OWN_FD: what Brig has written there itself, if anything */
 #define DEPTH_MAX 256
 #define NAMES_MAX (1u << 20)           /* of one directory */
 #define ANSWER_MAX (16u << 20)
@@ -42,6 +44,11 @@ struct changes {
 
 /* One directory in its three forms; base < 0: it was not there. */
 struct place { int upper, base, merged; };
+
+static bool is_own(const struct stat *st) {
+        struct stat own;
+        return S_ISREG(st->st_mode) && fstat(OWN_FD, &own) == 0 && own.st_dev == st->st_dev && own.st_ino == st->st_ino;
+}
 
 static bool is_whiteout(const struct stat *st) { return S_ISCHR(st->st_mode) && st->st_rdev == makedev(0, 0); }
 
@@ -241,8 +248,8 @@ static int written_dir(struct changes *c, const struct place *at, const char *na
 static int written(struct changes *c, const struct place *at, const char *name, const char *prefix, unsigned depth) {
         char path[FILES_PATH_MAX + 1];
         struct stat st, before;
-        if (fstatat(at->upper, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || mount_of(at->merged, name) != c->mount)
-                return 0;              /* gone meanwhile, or something is mounted there */
+        if (fstatat(at->upper, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || is_own(&st) || mount_of(at->merged, name) != c->mount)
+                return 0;              /* gone meanwhile, or ours, or something is mounted there */
         if (snprintf(path, sizeof path, "%s%s", prefix, name) >= (int)sizeof path - 1)
                 return -ENAMETOOLONG;
         struct stat *old = at->base >= 0 && fstatat(at->base, name, &before, AT_SYMLINK_NOFOLLOW) == 0 ? &before : NULL;

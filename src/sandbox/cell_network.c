@@ -1,11 +1,33 @@
 /* A sandbox's network namespace, and what it reaches. */
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/fs.h"
 #include "egress/egress.h"
 #include "sandbox/build.h"
 #include "sandbox/facilities.h"
+
+#define CELL_RESOLV_CONF "root/etc/resolv.conf"        /* in the upper */
+
+/* So that it can be told from one that the sandbox has written: nobody sets a file's time of change. */
+static void remember_resolv_conf(struct cell *c) {
+        struct stat st;
+        _cleanup_close_ int fd = fs_open_beneath(c->upper, CELL_RESOLV_CONF, O_PATH, 0);
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return;                /* it will count as the sandbox's */
+        c->resolv_conf.ino = st.st_ino;
+        c->resolv_conf.changed = st.st_ctim;
+}
+
+int cell_open_resolv_conf(const struct cell *c) {
+        struct stat st;
+        _cleanup_close_ int fd = c->resolv_conf.ino ? fs_open_beneath(c->upper, CELL_RESOLV_CONF, O_PATH, 0) : -1;
+        if (fd < 0 || fstat(fd, &st) < 0 || st.st_ino != c->resolv_conf.ino || st.st_ctim.tv_sec != c->resolv_conf.changed.tv_sec ||
+            st.st_ctim.tv_nsec != c->resolv_conf.changed.tv_nsec)
+                return -1;
+        return TAKE_FD(fd);
+}
 
 static int write_resolv_conf(struct build *b, const struct buf *text) {
         int r = build_make_target(b, "etc");
@@ -17,7 +39,11 @@ static int write_resolv_conf(struct build *b, const struct buf *text) {
         if (fd < 0)
                 return fd;
         r = fs_write_all(fd, buf_str(text), text->len);
-        return r == 0 && fchown(fd, b->cell->seat->base, b->cell->seat->base) < 0 ? -errno : r;
+        if (r == 0 && fchown(fd, b->cell->seat->base, b->cell->seat->base) < 0)
+                r = -errno;
+        if (r == 0)
+                remember_resolv_conf(b->cell);
+        return r;
 }
 
 /* No way out, but to the daemon. */

@@ -85,6 +85,7 @@ struct child_join {
         struct child_view view;
         const int *base;           /* helper: lowers of each plane, -1 without; NULL for others */
         int upper;                 /* helper: file system that holds the planes' uppers, -1 = not asked for */
+        int own;                   /* helper: passed as HELPER_OWN_FD, -1 = nothing */
         struct child_exec exec;
         struct child_report *report;
 };

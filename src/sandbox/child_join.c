@@ -120,6 +120,8 @@ static int open_helper_fds(struct child_join *c, struct exec_request *x) {
                 if (fd >= 0)
                         x->fds[x->n_fds++] = (struct exec_fd){ fd, HELPER_UPPER_FD + p };
         }
+        if (c->own >= 0)
+                x->fds[x->n_fds++] = (struct exec_fd){ c->own, HELPER_OWN_FD };
         return 0;
 }
 

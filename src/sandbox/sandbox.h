@@ -231,6 +231,7 @@ struct exec_spec {
 #define HELPER_BASE_OPT_FD 6       /* something there */
 #define HELPER_FIRST_FREE_FD 7
 #define HELPER_UPPER_FD 250        /* of "/", then of "/usr" and "/opt", where they are planes of their own */
+#define HELPER_OWN_FD 253          /* with them: the file in the upper of "/" that is ours, /etc/resolv.conf while nothing there has changed it */
 
 struct exec_end {
         bool started;              /* false: the program could not be executed (`error` says why) and nothing ran */

@@ -79,6 +79,7 @@ struct cell {
         struct network_link link; bool linked;
         struct catch catch;                /* network `allow`: tcp and udp until the daemon has them */
         int upper;                         /* root of the upper's file system; a detached mount */
+        struct { ino_t ino; struct timespec changed; } resolv_conf;        /* in the upper, as we wrote it; ino 0: we did not */
         int plane[PLANE_MAX];              /* overlays on a tmpfs: kept until the rest is gone, see sweeper.c; or -1 */
         bool sweeping;                     /* the sweeper has them, and will say when they are closed */
         bool facts_read;
@@ -208,6 +209,8 @@ int cell_prefabricate(struct spawn *sp, struct cell *c, struct fault *f);
 int cell_build(struct spawn *sp, struct cell *c, struct fault *f);
 /* What its execs may do. */
 void cell_confine(const struct cell *c, bool helper, struct confine_plan *ret);
+/* /etc/resolv.conf in the upper while it is what build_network wrote, O_PATH; -1: it is not, or there was none. */
+int cell_open_resolv_conf(const struct cell *c);
 void cell_sample_disk(struct cell *c);
 void cell_read_facts(struct cell *c);
 /* Detached, read-only views of the planes without what was written, to c->base: of "/" always, of another where a layer holds something, or of

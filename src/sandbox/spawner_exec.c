@@ -161,12 +161,13 @@ bool execs_prepare(struct spawn *sp) {
 
 static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_request *x, struct fault *f) {
         struct child_join j = {
-                .init_pidfd = c->init_pidfd, .helper = x->helper, .net_ns = sp->idle_net, .view_ns = -1, .report = p->report,
+                .init_pidfd = c->init_pidfd, .helper = x->helper, .net_ns = sp->idle_net, .view_ns = -1, .upper = -1, .own = -1, .report = p->report,
                 .exec = {
                         .x = x, .program = x->helper ? sp->helper_image : -1, .user_ns = c->seat->user_ns, .null_fd = sp->null_file,
                         .filter = seccomp_program(SECCOMP_STANDARD), .cgroup = c->cgroup, .group = p->group,
                 },
         };
+        _cleanup_close_ int own = x->helper && x->helper_upper ? cell_open_resolv_conf(c) : -1;
         cell_confine(c, x->helper, &j.exec.confine);
         if (x->helper) {
                 int made = base_view(sp, c, x->helper_upper);
@@ -174,6 +175,7 @@ static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_r
                         return fault_set(f, "attach the base view", made);
                 j.base = c->base;
                 j.upper = x->helper_upper ? c->upper : -1;
+                j.own = own;
         }
         _cleanup_close_ int far = -1;
         if (x->in_view) {

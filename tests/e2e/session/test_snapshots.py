@@ -217,3 +217,32 @@ def test_a_paused_session_cannot_finish_and_loses_nothing(session):
     call(a, "POST", "/terminals", {}, 409)
     call(a, "POST", "/resume")
     assert a.finish(test_command="exit 3")["exit_code"] == 3
+
+
+OWN = ["open", {"allow": ["files.test"]}]
+
+
+@pytest.mark.parametrize("network", OWN, ids=["open", "allow"])
+def test_the_name_servers_that_brig_wrote_are_no_change(session, network):
+    a = session(image="host", network=network)
+    assert "nameserver" in a.exec("cat /etc/resolv.conf")["stdout"]
+    assert changes(a) == ({}, False)
+    image = call(a, "POST", "/snapshots")
+    b = session(image=f"sha256:{image['digest']}", network=network)
+    assert "nameserver" in b.exec("cat /etc/resolv.conf")["stdout"]
+    assert changes(b) == ({}, False)
+    # Nor does the snapshot hold them: without a network there is what the host's image says, in both.
+    alone = [session(image=i).exec("cat /etc/resolv.conf 2>&1; ls -l /etc/resolv.conf 2>&1")["stdout"] for i in ("host", f"sha256:{image['digest']}")]
+    assert alone[0] == alone[1]
+
+
+@pytest.mark.parametrize("how", ["echo nameserver 192.0.2.1 >> /etc/resolv.conf", "rm /etc/resolv.conf; echo nameserver 192.0.2.1 > /etc/resolv.conf",
+                                 "cp /etc/resolv.conf /x; cat /x > /etc/resolv.conf; echo nameserver 192.0.2.1 >> /x; mv /x /etc/resolv.conf"])
+@pytest.mark.parametrize("network", OWN, ids=["open", "allow"])
+def test_name_servers_that_the_session_wrote_are_a_change(session, network, how):
+    a = session(image="host", network=network)
+    assert a.exec(how)["exit_code"] == 0
+    found, _ = changes(a)
+    assert list(found) == ["/etc/resolv.conf"] and found["/etc/resolv.conf"][0] in ("added", "changed")
+    image = call(a, "POST", "/snapshots")
+    assert "192.0.2.1" in session(image=f"sha256:{image['digest']}").exec("cat /etc/resolv.conf")["stdout"]
