@@ -66,7 +66,7 @@ static const struct field request_fields[] = {
         { STRING(entry_command, REQUEST_ENTRY_MAX), .def = "`bash <harness_mount>/entryscript.sh`", .doc = "image mode: what runs, by `/bin/bash -c`" },
         { .name = "result_files", .kind = FIELD_LIST, AT(result_files), .max = RESULT_FILES_MAX, .def = "empty", .doc = "image mode: names below `output_mount` that are read back" },
         { .name = "block_network", .kind = FIELD_BOOL, AT(block_network), .given_at = offsetof(struct score_request, block_given), .def = "false", .doc = "image mode: true: `network` is `none`; false: `open`" },
-        { .name = "control", .kind = FIELD_CUSTOM, .parse = parse_control, .type = "`off`", .def = "`off`", .doc = "control runs (a later release)" },
+        { .name = "control", .kind = FIELD_CUSTOM, .parse = parse_control, .type = "`off`", .def = "`off`", .doc = "control runs; `auto` and `require` are `unsupported` (a later release)" },
         { .name = "gold_patch", .kind = FIELD_CUSTOM, .parse = parse_gold_patch, .type = "string", .def = "empty", .doc = "for control runs (a later release)" },
 };
 _Static_assert(ARRAY_SIZE(request_fields) <= FIELDS_MAX, "rows");

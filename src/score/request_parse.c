@@ -85,7 +85,7 @@ int parse_control(const struct field *f, const struct json *v, void *target, str
                 return 0;
         if (json_string_is(v, "auto") || json_string_is(v, "require"))
                 return field_unsupported(f, e, "control runs are of a later release");
-        return field_fault(f, e, "must be one of off, auto, require");
+        return field_fault(f, e, "must be off (auto and require are of a later release)");
 }
 
 int parse_gold_patch(const struct field *f, const struct json *v, void *target, struct error *e) {

@@ -176,6 +176,7 @@ static void every_limit_has_a_range(void **state) {
 }
 
 static void later_releases_are_unsupported(void **state) {
+        fault("\"control\":\"x\"", -EINVAL, "must be off (auto and require are of a later release)");
         fault("\"control\":\"auto\"", -EOPNOTSUPP, "'control'");
         fault("\"control\":\"require\"", -EOPNOTSUPP, "'control'");
         fault("\"gold_patch\":\"x\"", -EOPNOTSUPP, "'gold_patch'");
