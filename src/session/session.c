@@ -214,7 +214,7 @@ static void on_failed(struct sandbox *sb, const char *step, const struct error *
         struct session *s = user;
         char why[SESSION_ERROR_MAX];
         if (strcmp(step, SANDBOX_STEP_IMAGE) == 0)
-                snprintf(why, sizeof why, "image %.300s: no such image", s->spec.image);
+                snprintf(why, sizeof why, "image %.300s: %s", s->spec.image, e->code == -EPERM ? "not below a directory of the setting image.roots" : "no such image");
         else
                 snprintf(why, sizeof why, "%.100s: %.350s", step, e->text);
         session_end(s, SESSION_FAILED, why);

@@ -115,7 +115,7 @@ def test_list(brig):
 
 def test_failed_and_finished(daemon):
     s = Native(daemon, image="/nowhere")
-    assert s.first["state"] == "failed" and s.first["error"] == "image /nowhere: no such image"
+    assert s.first["state"] == "failed" and s.first["error"] == "image /nowhere: not below a directory of the setting image.roots"
     assert "failed" in fault(s.call("POST", "/exec", {"command": "true"}), 409, "not_ready")
     t = Native(daemon)
     daemon.call("POST", f"/session/{t.id}/finish", {"test_command": "true"})
