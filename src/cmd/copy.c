@@ -125,7 +125,7 @@ static int upload(struct client *c, const struct copy_options *o, char *here, co
                 return r;
         if (S_ISDIR(st.st_mode)) {
                 r = query(to, "/archive?", target, path, e);
-                r = r ? r : packing_start(here, &x.pack, e);
+                r = r ? r : packing_start(here, false, &x.pack, e);
         } else {
                 snprintf(head, sizeof head, "/files?mode=%04o&", (unsigned)(st.st_mode & 0777));
                 r = query(to, head, target, path, e);
@@ -217,12 +217,15 @@ static int download_tree(struct client *c, const struct copy_options *o, struct 
         return r;
 }
 
-static int download(struct client *c, const struct copy_options *o, const struct place *from, char *here, struct error *e) {
+static int download(struct client *c, const struct copy_options *o, const struct place *from, char *here, int *status, struct error *e) {
         struct course x = { .fd = -1, .answer = BUF_INIT(REMOTE_ANSWER_MAX), .e = e };
         char kind[32];
         int r = kind_of(c, from, kind, e);
-        if (r == 0 && !kind[0])
-                return error_say(e, -ENOENT, "%s:%.200s: there is nothing", from->session, from->path);
+        if (r == 0 && !kind[0]) {
+                fprintf(stderr, "brig cp: %s:%.200s: there is nothing\n", from->session, from->path);
+                *status = 1;
+                return 0;
+        }
         if (r == 0 && strcmp(kind, "directory") == 0)
                 r = download_tree(c, o, &x, from, here, e);
         else if (r == 0)
@@ -242,7 +245,7 @@ static int copy(struct client *c, void *target, char **arguments, int n, int *st
         if (to.session)
                 return upload(c, target, arguments[0], &to, e);
         cut_slashes((char *)(uintptr_t)from.path);
-        return download(c, target, &from, arguments[1], e);
+        return download(c, target, &from, arguments[1], status, e);
 }
 
 static int run(const struct command *c, int argc, char **argv) {
@@ -255,6 +258,6 @@ const struct command cmd_cp = {
         .text = "A directory is copied with all that is in it. Into a directory that is there a thing is copied under its own name, or, where that is '.', what is in it. "
                 "LOCAL may be - for a file: standard input or output.\n\n"
                 "What comes out of a session is what untrusted code made: nothing is written outside of the target, no link is followed, and devices, set-id bits and links that lead out are left out.",
-        .status = "0, 2 our fault, 64 usage, 130 interrupted",
+        .status = "0, 1 the session has nothing at that path, 2 our fault or refused, 64 usage, 130 interrupted",
         .options = rows, .n_options = ARRAY_SIZE(rows), REMOTE_COMMON, .argument = COMPLETE_FILE, .run = run,
 };

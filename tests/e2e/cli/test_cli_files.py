@@ -51,7 +51,7 @@ def test_links_that_lead_out_are_left_out(brig, standing, local):
 
 
 def test_what_is_not_there_is_said(brig, standing, local):
-    assert "there is nothing" in brig.run("cp", f"{standing}:/tmp/none", local, status=2, text=True).stderr
+    assert "there is nothing" in brig.run("cp", f"{standing}:/tmp/none", local, status=1, text=True).stderr
     assert "no such session" in brig.run("cp", "none-such:/tmp/x", local, status=2, text=True).stderr.lower()
     brig.run("cp", local / "none", f"{standing}:/tmp", status=64)
     brig.run("cp", local, local, status=64)
