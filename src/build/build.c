@@ -157,7 +157,7 @@ static void on_made(struct image_chain *c, enum image_failure failure, const str
         struct build *b = user;
         b->want = NULL;
         if (c) {
-                if (!b->making)
+                if (!b->making && b->step > 0)         /* the context is unpacked before the first step, and is none */
                         build_event(b, BUILD_CACHED, NULL, 0);
                 b->made(b, c);
         } else if (b->at_stage < b->n_stages)
