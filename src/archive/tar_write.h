@@ -11,11 +11,11 @@
 #define TAR_WRITE_END (2 * TAR_WRITE_BLOCK)
 #define TAR_WRITE_HEADER_MAX (16u * 1024)  /* bytes that one call appends at most */
 
-enum tar_write_kind { TAR_WRITE_FILE = '0', TAR_WRITE_SYMLINK = '2', TAR_WRITE_DIR = '5', TAR_WRITE_FIFO = '6' };
+enum tar_write_kind { TAR_WRITE_FILE = '0', TAR_WRITE_LINK = '1', TAR_WRITE_SYMLINK = '2', TAR_WRITE_DIR = '5', TAR_WRITE_FIFO = '6' };
 
 struct tar_item {
         const char *path;          /* at most 4095 bytes, relative; "" is the top itself */
-        const char *link;          /* of a link, at most 4095 bytes */
+        const char *link;          /* of a symbolic link what is in it, of a hard link the path of the other name; at most 4095 bytes */
         enum tar_write_kind kind;
         uint32_t mode, uid, gid;
         int64_t mtime;             /* s */

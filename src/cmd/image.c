@@ -189,7 +189,7 @@ static int build(struct client *c, void *target, char **arguments, int n, int *s
         int r = write_options(o, &options, e);
         if (r == 0 && (buf_adds(&path, "/v1/images/build?options=") < 0 || query_encode(&path, buf_str(&options)) < 0))
                 r = error_say(e, -EINVAL, "the options are too long; put the Dockerfile into the context and name it with --path");
-        r = r ? r : packing_start(arguments[0], &pack, e);
+        r = r ? r : packing_start(arguments[0], false, &pack, e);
         if (r < 0)
                 return r;
         k.pack = pack;

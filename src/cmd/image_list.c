@@ -7,6 +7,7 @@
 #include "cmd/local_tar.h"
 #include "cmd/remote.h"
 #include "cmd/verbs.h"
+#include "store/image_import.h"
 
 /* ---- ls ------------------------------------------------------------------------------------------------------------------ */
 
@@ -196,14 +197,18 @@ static int open_source(struct importing *m, const char *from) {
         m->fd = open(from, O_RDONLY | O_CLOEXEC);
         if (m->fd < 0 || fstat(m->fd, &st) < 0)
                 return error_set(m->e, -EINVAL, "open %s", from);
-        return S_ISDIR(st.st_mode) ? packing_start(from, &m->pack, m->e) : 0;
+        return S_ISDIR(st.st_mode) ? packing_start(from, true, &m->pack, m->e) : 0;
 }
 
 static int import_image(struct client *c, void *target, char **arguments, int n, int *status, struct error *e) {
         const struct import_options *o = target;
         struct importing m = { .o = o, .e = e, .fd = -1 };
         _cleanup_buf_ struct buf path = BUF_INIT(REMOTE_PATH_MAX);
+        char name[IMAGE_NAME_MAX + 1];
         signal(SIGPIPE, SIG_IGN);
+        /* What the daemon would refuse when it has all of the archive. */
+        if (o->name && image_import_name(o->name, name, e) < 0)
+                return -EINVAL;
         int r = buf_adds(&path, "/v1/images/import?stream=1");
         if (r == 0 && o->name && (r = buf_adds(&path, "&name=")) == 0)
                 r = query_encode(&path, o->name);
@@ -231,7 +236,7 @@ static int run_import(const struct command *c, int argc, char **argv) {
 const struct command cmd_image_import = {
         .name = "image import", .synopsis = "FILE|DIRECTORY|- [OPTION...]", .doc = "import an image from an archive or a directory",
         .text = "An archive is a tar of a root file system, an OCI layout, or what docker save writes, plain or packed with gzip, xz or zstd. A directory is a root\n"
-                "file system: owners and modes are kept. Prints the image's names, or its digest.",
+                "file system: owners, modes and hard links are kept. Prints the image's names, or its digest.",
         .status = "0, 2 it failed, 64 usage, 130 interrupted",
         .options = import_rows, .n_options = ARRAY_SIZE(import_rows), REMOTE_COMMON, .argument = COMPLETE_FILE, .run = run_import,
 };

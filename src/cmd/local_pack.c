@@ -12,13 +12,17 @@
 
 #define COPY_SIZE (256u << 10)
 
+/* A file with several names, by the first of them. */
+struct linked { dev_t dev; ino_t ino; char *path; };
+
 struct packing {
         pthread_t thread;
-        bool started;
+        bool started, keep_links;
         int dir, in, out;              /* in: the thread's end of the pipe */
         int r;                         /* the thread's, once the pipe has ended */
         struct error e;
         atomic_ullong bytes;
+        struct linked *links; size_t n_links;  /* 2 * LOCAL_LINKS_MAX, open addressing; NULL until there is one */
         char space[COPY_SIZE];
 };
 
@@ -38,6 +42,32 @@ static int put_header(struct packing *p, const char *path, enum tar_write_kind k
 
 static int fail(struct packing *p, int r, const char *path) { return r == -EPIPE ? r : error_set(&p->e, r, "pack %.200s", path); }
 
+/* Its place in the table, with path NULL where it is not known yet; NULL: it has one name only or is to be packed whole, or there is no room. */
+static struct linked *link_slot(struct packing *p, const struct stat *st) {
+        const size_t n = 2 * LOCAL_LINKS_MAX;
+        if (!p->keep_links || st->st_nlink < 2 || (!p->links && !(p->links = calloc(n, sizeof *p->links))))
+                return NULL;
+        size_t at = (size_t)((st->st_ino ^ (uint64_t)st->st_dev << 32) * 0x9e3779b97f4a7c15ull >> 20) % n;
+        for (; p->links[at].path; at = (at + 1) % n)
+                if (p->links[at].ino == st->st_ino && p->links[at].dev == st->st_dev)
+                        return &p->links[at];
+        return p->n_links < LOCAL_LINKS_MAX ? &p->links[at] : NULL;
+}
+
+static void remember_link(struct packing *p, struct linked *l, const struct stat *st, const char *path) {
+        if (!l || !(l->path = strdup(path)))
+                return;                /* then its other names are packed whole */
+        l->dev = st->st_dev;
+        l->ino = st->st_ino;
+        p->n_links++;
+}
+
+static void forget_links(struct packing *p) {
+        for (size_t i = 0; p->links && i < 2 * LOCAL_LINKS_MAX; i++)
+                free(p->links[i].path);
+        free(p->links);
+}
+
 /* One that shrinks meanwhile is filled up: its size is said already. */
 static int pack_file(struct packing *p, int dir, const char *name, const char *path) {
         struct stat st;
@@ -46,7 +76,10 @@ static int pack_file(struct packing *p, int dir, const char *name, const char *p
                 return fail(p, -errno, path);
         if (!S_ISREG(st.st_mode))
                 return 0;
-        int r = put_header(p, path, TAR_WRITE_FILE, &st, NULL);
+        struct linked *l = link_slot(p, &st);
+        int r = put_header(p, path, l && l->path ? TAR_WRITE_LINK : TAR_WRITE_FILE, &st, l ? l->path : NULL);
+        if (r == 0 && l && l->path)
+                return 0;
         uint64_t left = (uint64_t)st.st_size;
         while (r == 0 && left > 0) {
                 ssize_t n = read(fd, p->space, (size_t)MIN2(left, (uint64_t)COPY_SIZE));
@@ -63,6 +96,8 @@ static int pack_file(struct packing *p, int dir, const char *name, const char *p
         }
         static const char zeros[TAR_WRITE_BLOCK];
         r = r ? r : put(p, zeros, tar_write_padding((uint64_t)st.st_size));
+        if (r == 0)
+                remember_link(p, l, &st, path);
         return r < 0 ? fail(p, r, path) : 0;
 }
 
@@ -138,12 +173,12 @@ static void *pack(void *user) {
         return NULL;
 }
 
-int packing_start(const char *path, struct packing **ret, struct error *e) {
+int packing_start(const char *path, bool keep_links, struct packing **ret, struct error *e) {
         int ends[2];
         struct packing *p = calloc(1, sizeof *p);
         if (!p)
                 return error_set(e, -ENOMEM, "pack %.200s", path);
-        *p = (struct packing){ .dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), .in = -1, .out = -1 };
+        *p = (struct packing){ .keep_links = keep_links, .dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), .in = -1, .out = -1 };
         int r = p->dir < 0 || pipe2(ends, O_CLOEXEC) < 0 ? -errno : 0;
         if (r == 0) {
                 p->in = ends[1];
@@ -194,5 +229,6 @@ void packing_free(struct packing *p) {
         join(p);
         fd_close(p->in);
         fd_close(p->dir);
+        forget_links(p);
         free(p);
 }

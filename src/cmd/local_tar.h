@@ -10,10 +10,12 @@
 #include "base/error.h"
 
 #define LOCAL_DEPTH_MAX 256            /* directories in directories */
+#define LOCAL_LINKS_MAX 65536          /* files with several names that are remembered while packing; others are packed whole each time */
 
 struct packing;
-/* `path`: a directory. */
-int packing_start(const char *path, struct packing **ret, struct error *e);
+/* `path`: a directory. keep_links: a file with several names is packed once, its other names as hard links; the reader must be able to link
+ * from anywhere to anywhere. Else each is a file. */
+int packing_start(const char *path, bool keep_links, struct packing **ret, struct error *e);
 /* For client_transfer: `user` is the packing. What went wrong: packing_error. */
 ssize_t packing_read(char *p, size_t n, void *user);
 uint64_t packing_bytes(const struct packing *p);

@@ -1,5 +1,6 @@
 """brig image import, ls, rm; brig snapshot ls, rm."""
 import json
+import socket
 import subprocess
 import tarfile
 
@@ -29,6 +30,25 @@ def test_a_directory_and_an_archive_become_images(brig, local):
     assert not {"cli-dir:latest", "cli-tar:latest"} & set(brig("image", "ls", "-q").split())
 
 
+def test_two_names_of_a_file_stay_one_file(brig, local):
+    top = small_root(local / "root")
+    (top / "etc/first").write_text("one\n")
+    (top / "etc/second").hardlink_to(top / "etc/first")
+    (top / "bin/another").hardlink_to(top / "etc/first")
+    brig("image", "import", top, "--name", "cli-links", "-q")
+    session = brig("session", "start", "cli-links", "--network", "none").strip()
+    assert brig("exec", session, "/bin/busybox", "stat", "-c", "%h %s", "/etc/first", "/etc/second", "/bin/another") == "3 4\n" * 3
+    brig("session", "rm", session)
+    brig("image", "rm", "cli-links")
+
+
+def test_a_name_that_no_image_can_have_is_refused_before_anything_is_sent(brig, local):
+    with socket.create_server(("127.0.0.1", 0)) as never_answers:
+        for name in ("Bad Name", "host", "a@b", "/x"):
+            said = brig.run("image", "import", local, "--name", name, "--url", f"http://127.0.0.1:{never_answers.getsockname()[1]}", status=64, text=True).stderr
+            assert name in said
+
+
 def test_images_as_a_table_and_as_json(brig, local):
     brig("image", "import", small_root(local / "root"), "--name", "cli-list", "-q")
     table = brig("image", "ls").splitlines()
@@ -55,7 +75,8 @@ def test_what_is_removed_is_said_as_json(brig, local):
 def test_a_step_of_a_build_that_is_known_is_said(brig, local):
     (local / "Dockerfile").write_text("FROM host\nRUN : known\n")
     brig("image", "build", local, "--network", "none")
-    assert "[2/2] cached" in brig.run("image", "build", local, "--network", "none", text=True).stderr
+    shown = brig.run("image", "build", local, "--network", "none", text=True).stderr.splitlines()
+    assert [line.split(" ")[0] for line in shown] == ["[1/2]", "[2/2]", "[2/2]"] and shown[2].strip() == "[2/2] cached"
 
 
 def test_what_is_no_image_is_said(brig, local):
