@@ -244,8 +244,16 @@ static void on_timer(struct spawn *sp, struct watch *w, uint32_t events) {
 
 /* ---- start ---- */
 
+/* Whoever started the daemon may have had signals ignored (a shell's background job: SIGINT, SIGQUIT; nohup: SIGHUP), and that is
+ * inherited through execve down to every program in a sandbox. Here it ends. */
+static void forget_signals(void) {
+        for (int sig = 1; sig < NSIG; sig++)
+                signal(sig, SIG_DFL);          /* fails for those that nobody can ignore */
+}
+
 static int open_loop(struct spawn *sp, int socket, struct error *e) {
         sigset_t set;
+        forget_signals();
         sigemptyset(&set);
         sigaddset(&set, SIGCHLD);
         if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
