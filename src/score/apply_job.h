@@ -42,4 +42,4 @@ int apply_open_tree(int root, const char *repo_path, int *ret);
 int apply_open_base(const struct apply_base *b, const char *repo_path, int *ret);
 
 /* The verb of the helper that looks again after the run. */
-int recheck_verb(int root, struct apply_base base, bool no_bytecode);
+int recheck_verb(int root, struct apply_base base, const char *rule);

@@ -16,7 +16,9 @@
 #define RECHECK_SEAL_FD 7
 #define RECHECK_WATCH_FD 8
 #define RECHECK_REPORT_FD 9
-#define RECHECK_NO_BYTECODE "no-bytecode"    /* its argument: compiled code of tests is a finding */
+/* Its argument, if any. */
+#define RECHECK_NO_BYTECODE "no-bytecode"  /* compiled code of tests is a finding */
+#define RECHECK_LAUNCHED "launched"        /* nothing of the patch ran before our runner: a support file that is as it was counts as not written */
 
 #define APPLY_REQUEST_MAX (4u << 20)
 #define APPLY_REPORT_MAX (48u << 20)       /* beside the diff */

@@ -40,9 +40,9 @@ static void on_exited(struct sandbox_exec *x, const struct exec_end *end, void *
         release(c);
 }
 
-int recheck_start(struct sandbox *s, int seal_fd, int watch_fd, bool no_bytecode, recheck_done done, void *user, struct error *e) {
+int recheck_start(struct sandbox *s, int seal_fd, int watch_fd, const char *rule, recheck_done done, void *user, struct error *e) {
         static const char *const env[] = { NULL };
-        const char *const argv[] = { "recheck", no_bytecode ? RECHECK_NO_BYTECODE : NULL, NULL };
+        const char *const argv[] = { "recheck", rule, NULL };
         struct sandbox_exec *x;
         struct recheck *c = calloc(1, sizeof *c);
         if (!c)

@@ -8,5 +8,5 @@
 
 /* r < 0: nobody knows, and e says why. The findings are the caller's to copy from; they go when this returns. */
 typedef void (*recheck_done)(int r, const struct findings *f, const struct error *e, void *user);
-/* Both descriptors stay the caller's and must live until done; watch_fd may be -1. no_bytecode: an honest run has left no compiled code of tests. */
-int recheck_start(struct sandbox *s, int seal_fd, int watch_fd, bool no_bytecode, recheck_done done, void *user, struct error *e);
+/* Both descriptors stay the caller's and must live until done; watch_fd may be -1. `rule`: RECHECK_..., a constant, or NULL. */
+int recheck_start(struct sandbox *s, int seal_fd, int watch_fd, const char *rule, recheck_done done, void *user, struct error *e);

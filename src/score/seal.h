@@ -15,6 +15,7 @@
 #define SEAL_DIRECTORIES_MAX 256u          /* with a watch */
 #define SEAL_FINDINGS_MAX 64u              /* of one check; more only count as these do */
 #define SEAL_WRITTEN_MAX 100000u           /* entries of the uppers that are looked at; more are a finding */
+#define SEAL_COMPARE_MAX (4u << 20)         /* bytes of a file that may be found to be as it was */
 #define SEAL_UPPER_FD 250                  /* HELPER_UPPER_FD */
 #define SEAL_DEPTH_MAX 128u                /* of directories of the uppers */
 
@@ -33,6 +34,7 @@ struct seal_view {
         int root, watch_fd;                    /* "/" of the sandbox; the watch or -1 */
         struct apply_base base;
         bool no_bytecode;                      /* the run was told to write no compiled code: what there is of a test's is a finding */
+        bool launched;                         /* what a test wrote and put back as it was is no finding, unless it is marked */
         int upper[3];                          /* of "/", "/usr" and "/opt"; may not be open */
 };
 /* Appends frames of findings to `out`; 0, or our fault. */

@@ -1,10 +1,11 @@
 /* Phases of a task once the tree is ready: the tests, the killing of what they left, the linter. */
+#include "score/apply_wire.h"
+#include "score/recheck.h"
 #include "score/task_internal.h"
 
 static void after_tests(struct score_task *t);
 static void ask_collection(struct score_task *t);
 
-#include "score/recheck.h"
 
 /* ---- tests ------------------------------------------------------------------------------------------------------------ */
 
@@ -160,7 +161,8 @@ static void on_killed(struct sandbox *s, void *user) {
         }
         t->state = STATE_RECHECK;
         t->rechecking = true;
-        int r = recheck_start(s, t->seal_fd, t->watch_fd, run_leaves_no_bytecode(&t->req, &t->command), on_rechecked, t, &e);
+        const char *rule = t->command.kind == COMMAND_LAUNCHED ? RECHECK_LAUNCHED : run_leaves_no_bytecode(&t->req, &t->command) ? RECHECK_NO_BYTECODE : NULL;
+        int r = recheck_start(s, t->seal_fd, t->watch_fd, rule, on_rechecked, t, &e);
         if (r < 0)
                 on_rechecked(r, NULL, &e, t);
 }

@@ -88,6 +88,15 @@ def test_an_honest_run_is_clean(score, project, more, command):
     assert r["resolved"] and r["integrity"] == {"verdict": "clean", "findings": []}, (r["integrity"], r["stdout"], r["stderr"])
 
 
+@pytest.mark.parametrize("command, data, verdict", [(None, "1", "clean"), (None, "2", "suspect"), (f"true && {PYTEST} -rA tests", "1", "suspect")],
+                         ids=["as it was", "changed", "no launcher"])
+def test_data_that_a_test_writes_as_it_was_is_clean_where_the_launcher_runs_it(score, project, command, data, verdict):
+    gold = {"tests/test_calc.py": GOLD["tests/test_calc.py"] + f"def test_write(): open('tests/data.txt', 'w').write('{data}')\n"}
+    more = {"test_command": command} if command else {}
+    r = score(project({**CALC, "tests/data.txt": "1"}), RIGHT, gold, fail_to_pass=[ADD], **more)
+    assert (r["outcome"], r["integrity"]["verdict"]) == ("resolved", verdict), r["integrity"]
+
+
 def test_a_snapshot_that_the_tests_rewrite_is_no_violation(score, project):
     gold = {"tests/test_calc.py": "import calc\ndef test_add():\n    assert calc.add(1, 2) == 3\n    open('tests/snap.txt', 'w').write('3')\n", "tests/snap.txt": "2"}
     r = score(project({**WRONG, **CALC}), RIGHT, gold, fail_to_pass=[ADD])

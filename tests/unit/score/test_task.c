@@ -139,7 +139,7 @@ int score_apply(const struct apply_spec *spec, apply_done done, void *user, stru
         f.apply_user = user;
         return 0;
 }
-int recheck_start(struct sandbox *s, int seal_fd, int watch_fd, bool no_bytecode, recheck_done done, void *user, struct error *e) {
+int recheck_start(struct sandbox *s, int seal_fd, int watch_fd, const char *rule, recheck_done done, void *user, struct error *e) {
         struct findings found = {0};
         struct error why = {.code = f.recheck_error, .text = "the helper was ended"};
         f.n_rechecks++;
