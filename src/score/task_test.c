@@ -161,7 +161,7 @@ static void on_killed(struct sandbox *s, void *user) {
         }
         t->state = STATE_RECHECK;
         t->rechecking = true;
-        const char *rule = t->command.kind == COMMAND_LAUNCHED ? RECHECK_LAUNCHED : run_leaves_no_bytecode(&t->req, &t->command) ? RECHECK_NO_BYTECODE : NULL;
+        const char *rule = command_has_reporter(&t->command) ? RECHECK_LAUNCHED : run_leaves_no_bytecode(&t->req, &t->command) ? RECHECK_NO_BYTECODE : NULL;
         int r = recheck_start(s, t->seal_fd, t->watch_fd, rule, on_rechecked, t, &e);
         if (r < 0)
                 on_rechecked(r, NULL, &e, t);
