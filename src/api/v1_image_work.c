@@ -34,6 +34,7 @@ struct image_work *image_work_new(struct http_request *r, bool stream, void (*ca
         }
         *w = (struct image_work){ .r = r, .stream = stream, .cancel = cancel, .user = user, .last = BUF_INIT(EVENT_MAX) };
         http_on_close(r, closed, w);
+        http_close_on_eof(r);  /* who leaves while an archive is unpacked or fetched takes that along */
         return w;
 }
 
