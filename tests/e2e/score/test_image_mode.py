@@ -12,10 +12,10 @@ from score_project import ADD, CALC, GOLD, PYTEST, RIGHT, ZERO
 @pytest.fixture(scope="module")
 def daemon():
     with brigd.Daemon() as d:
-        work = images.Tar().directory("work").directory("work/tests").add("harness/old", b"the image's own").add("out/stale", b"the image's own")
+        work = images.Tar().directory("project").directory("project/tests").add("harness/old", b"the image's own").add("out/stale", b"the image's own")
         for name, text in CALC.items():
-            work.add("work/" + name, textwrap.dedent(text).encode())
-        body = images.with_configuration(images.python(), work.done(), name="work:1", WorkingDir="/work", Env=["GREETING=hello", "PATH=/usr/bin:/bin"])
+            work.add("project/" + name, textwrap.dedent(text).encode())
+        body = images.with_configuration(images.python(), work.done(), name="work:1", WorkingDir="/project", Env=["GREETING=hello", "PATH=/usr/bin:/bin"])
         images.load(d, body)
         images.load(d, images.with_configuration(images.python(), name="app:1", User="app", WorkingDir="/tmp"))
         images.load(d, images.shell(), name="shell")
@@ -46,7 +46,7 @@ def test_an_entry_script_reads_its_harness_and_leaves_results(run):
 
 def test_the_command_runs_as_the_image_says(run):
     r = run("pwd; echo $GREETING $PATH; id -u; echo $0 $BASH_VERSION | grep -c bash || echo $BASH_VERSION", env={"PATH": "/bin"})
-    assert r["stdout"].startswith("/work\nhello /bin\n0\n") and r["outcome"] == "resolved", r
+    assert r["stdout"].startswith("/project\nhello /bin\n0\n") and r["outcome"] == "resolved", r
     r = run("pwd; id -u; id -g; echo $HOME; echo mine > /out/mine", image="app:1", result_files=["mine"])
     assert r["stdout"] == "/tmp\n77\n78\n/home/app\n" and r["result_files"] == {"mine": "mine\n"}, r
     assert run("id -u", image="app:1", user=0)["stdout"] == "0\n"
@@ -61,7 +61,7 @@ def test_the_harness_is_read_only_and_the_output_empty(run):
 
 def test_other_places(run):
     r = run(harness_files={"entryscript.sh": "pwd > /srv/results/x; ls /verify"}, harness_mount="/verify", output_mount="/srv/results/", result_files=["x"])
-    assert r["stdout"] == "entryscript.sh\n" and r["result_files"] == {"x": "/work\n"}, r
+    assert r["stdout"] == "entryscript.sh\n" and r["result_files"] == {"x": "/project\n"}, r
     # A place that is a file of the image makes room; what is above it must be a directory.
     r = run("ls /etc/passwd", harness_mount="/etc/passwd", harness_files={"in": ""})
     assert r["stdout"] == "in\n", r
@@ -103,7 +103,7 @@ def test_output_that_would_burst_the_record_is_left_out(run):
 
 
 def test_tests_are_read_from_the_output(run):
-    r = run(f"cd /work && {PYTEST.replace('-q', '-v')}", fail_to_pass=[ZERO])
+    r = run(f"cd /project && {PYTEST.replace('-q', '-v')}", fail_to_pass=[ZERO])
     assert r["outcome"] == "resolved" and r["report_channel"] == "text" and r["tests"] == {ZERO: "passed"}, (r["stdout"], r["stderr"])
     assert (r["tests_passed"], r["tests_failed"]) == (1, 0)
 
@@ -117,7 +117,7 @@ def test_the_evidence_knows_the_harness(run):
 
 
 def test_what_needs_a_tree_is_ignored_without_one(run):
-    r = run("ls /work", patch="no patch at all", test_patch="nor this", test_command="exit 9", repo_url="file:///nonexistent", setup_command="false", lint_command="ruff", capture_diff=True)
+    r = run("ls /project", patch="no patch at all", test_patch="nor this", test_command="exit 9", repo_url="file:///nonexistent", setup_command="false", lint_command="ruff", capture_diff=True)
     assert r["outcome"] == "resolved" and r["stdout"] == "calc.py\ntests\n" and r["lint_errors"] is None, r
 
 
@@ -136,7 +136,7 @@ def test_the_hosts_image_works_too(run):
 
 class TestWithATree:
     """`tree: image`: what clone mode does to a tree, and the harness beside it."""
-    TREE = {"tree": "image", "repo_path": "/work"}
+    TREE = {"tree": "image", "repo_path": "/project"}
 
     def test_is_patched_tested_and_compared(self, run, calc):
         r = run(**self.TREE, patch=calc.patch(RIGHT), test_patch=calc.patch(GOLD), test_command=PYTEST + " && cp calc.py /out", fail_to_pass=[ADD], pass_to_pass=[ZERO],
@@ -231,5 +231,5 @@ def test_a_task_is_run_again_after_a_crash():
 
 
 def test_nothing_of_one_run_is_in_the_next(run):
-    run("echo dirt > /work/dirt; echo dirt > /out/dirt; echo dirt > /tmp/dirt")
-    assert run("ls /work /out /tmp")["stdout"] == "/out:\n\n/tmp:\n\n/work:\ncalc.py\ntests\n"
+    run("echo dirt > /project/dirt; echo dirt > /out/dirt; echo dirt > /tmp/dirt")
+    assert run("ls /project /out /tmp")["stdout"] == "/out:\n\n/project:\ncalc.py\ntests\n\n/tmp:\n"
