@@ -90,7 +90,7 @@ struct v1_body v1_build_body(void) { return (struct v1_body){ build_fields, ARRA
 static int normalize(char **names, struct error *e) {
         for (; names && *names; names++) {
                 char normal[IMAGE_NAME_MAX + 1];
-                int r = image_name_normalize(*names, normal, e);
+                int r = image_name_given(*names, normal, e);
                 if (r < 0)
                         return error_prefix(e, "names");
                 char *copy = strdup(normal);

@@ -68,6 +68,11 @@ static void body_end(void *user) {
         struct image_store *st = engine_images(m->api->engine);
         struct error e;
         http_on_close(m->r, NULL, NULL);
+        if (m->bytes == 0) {                   /* whoever was to make it has failed: even an archive of nothing has an end */
+                v1_error(m->r, 422, "image_invalid", "the archive is empty: not one byte came", NULL);
+                importing_free(m);
+                return;
+        }
         if (!st || lseek(m->fd, 0, SEEK_SET) < 0) {
                 v1_fault(m->r, st ? -EIO : -ESHUTDOWN, NULL, NULL);
                 importing_free(m);

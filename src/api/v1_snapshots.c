@@ -17,7 +17,7 @@ static int parse_name(const struct field *f, const struct json *v, void *target,
         if (r < 0)
                 return r;
         struct error why;
-        r = image_name_normalize(text, normal, &why);
+        r = image_name_given(text, normal, &why);
         free(text);
         if (r < 0)
                 return field_fault(f, e, "%s", why.text);

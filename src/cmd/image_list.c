@@ -207,7 +207,7 @@ static int import_image(struct client *c, void *target, char **arguments, int n,
         char name[IMAGE_NAME_MAX + 1];
         signal(SIGPIPE, SIG_IGN);
         /* What the daemon would refuse when it has all of the archive. */
-        if (o->name && image_import_name(o->name, name, e) < 0)
+        if (o->name && image_name_given(o->name, name, e) < 0)
                 return -EINVAL;
         int r = buf_adds(&path, "/v1/images/import?stream=1");
         if (r == 0 && o->name && (r = buf_adds(&path, "&name=")) == 0)

@@ -21,7 +21,7 @@ struct snapshot;
 
 /* `img` in use, the callee's to unuse; or NULL, a failure and a text. Once, unless cancelled. */
 typedef void (*snapshot_done)(struct image *img, enum image_failure failure, const struct error *e, void *user);
-/* `name`: as image_name_normalize gave it; NULL: none. A session that is paused stays so. -ENOENT, -EAGAIN: not ready; -EBUSY: another one is under
+/* `name`: as image_name_given gave it; NULL: none. A session that is paused stays so. -ENOENT, -EAGAIN: not ready; -EBUSY: another one is under
  * way; -ENOMEM. `done` never runs from inside the call. */
 int session_snapshot(struct sessions *ss, const char *id, const char *name, snapshot_done done, void *user, struct snapshot **ret, struct error *e);
 void snapshot_cancel(struct snapshot *s);  /* `done` does not run; what it made goes by itself */

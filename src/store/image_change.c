@@ -228,7 +228,7 @@ int image_store_add(struct image_store *st, const struct image_add *a, image_don
 
 int image_tag(struct image_store *st, struct image *img, const char *name, image_done done, void *user, struct error *e) {
         char full[IMAGE_NAME_MAX + 1];
-        int r = image_name_normalize(name, full, e);
+        int r = image_name_given(name, full, e);
         if (r < 0)
                 return r;
         struct image_op *op = op_new(st, OP_TAG, (const char *const[]){ full, NULL });

@@ -456,20 +456,9 @@ static void outer_made(struct image_chain *c, enum image_failure failure, const 
                 stand(im);
 }
 
-int image_import_name(const char *name, char ret[static IMAGE_NAME_MAX + 1], struct error *e) {
-        char whole[IMAGE_NAME_MAX + 1];
-        int r = image_name_normalize(name, whole, e);
-        if (r < 0)
-                return r;
-        if (whole[0] == '/' || strcmp(whole, IMAGE_HOST) == 0 || strcmp(whole, IMAGE_SCRATCH) == 0 || strchr(whole, '@'))
-                return error_say(e, -EINVAL, "an image cannot be named '%.100s'", whole);
-        snprintf(ret, IMAGE_NAME_MAX + 1, "%s", whole);
-        return 0;
-}
-
 static int fill(struct image_import *im, const struct image_import_spec *spec, struct error *e) {
         char name[IMAGE_NAME_MAX + 1];
-        int r = spec->name ? image_import_name(spec->name, name, e) : 0;
+        int r = spec->name ? image_name_given(spec->name, name, e) : 0;
         if (r < 0)
                 return r;
         im->fd = fcntl(spec->fd, F_DUPFD_CLOEXEC, 3);

@@ -28,8 +28,6 @@ struct image_import_callbacks {
         void (*progress)(const char *what, const struct image_progress *p, void *user);        /* may be NULL */
         void (*done)(struct image *img, enum image_failure failure, const struct error *e, void *user);   /* img in use, the callee's */
 };
-/* May an image that is imported be called this? Pure, any thread. -EINVAL with the reason. */
-int image_import_name(const char *name, char ret[static IMAGE_NAME_MAX + 1], struct error *e);
 int image_import_start(struct image_store *st, const struct image_import_spec *spec, const struct image_import_callbacks *cb, void *user,
                        struct image_import **ret, struct error *e);
 void image_import_cancel(struct image_import *im);         /* no callback any more; what it made goes by itself */

@@ -41,6 +41,17 @@ int image_name_normalize(const char *name, char ret[static IMAGE_NAME_MAX + 1], 
         return 0;
 }
 
+int image_name_given(const char *name, char ret[static IMAGE_NAME_MAX + 1], struct error *e) {
+        char whole[IMAGE_NAME_MAX + 1];
+        int r = image_name_normalize(name, whole, e);
+        if (r < 0)
+                return r;
+        if (whole[0] == '/' || strcmp(whole, IMAGE_HOST) == 0 || strcmp(whole, IMAGE_SCRATCH) == 0 || strchr(whole, '@') || is_digest(whole))
+                return error_say(e, -EINVAL, "an image cannot be named '%.100s'", whole);
+        snprintf(ret, IMAGE_NAME_MAX + 1, "%s", whole);
+        return 0;
+}
+
 /* ---- the table ---- */
 
 void image_name_drop(struct image_store *st, const char *name) {

@@ -159,13 +159,15 @@ struct image_add {
         const char *digest;                /* 64 hex: of the OCI configuration where it came as one; NULL = computed from content */
         enum image_origin origin;
         const char *source;                /* for people: where it came from; may be NULL */
-        const char *const *names;          /* may be NULL; checked with image_name_normalize by the caller */
+        const char *const *names;          /* may be NULL; checked with image_name_given by the caller */
 };
 typedef void (*image_done)(struct image *img, enum image_failure failure, const struct error *e, void *user);
 int image_store_add(struct image_store *st, const struct image_add *a, image_done done, void *user, struct error *e);
 
 /* "debian" -> "debian:latest"; a digest ("sha256:..." or 12 to 64 hex digits) and paths stay. -EINVAL: not a name. */
 int image_name_normalize(const char *name, char ret[static IMAGE_NAME_MAX + 1], struct error *e);
+/* The same for a name that an image is to have: not one that means something else ("host", "scratch", a path, a digest). Pure, any thread. */
+int image_name_given(const char *name, char ret[static IMAGE_NAME_MAX + 1], struct error *e);
 /* By name or digest, at once, without use; NULL: not here. "host", "scratch" and directories are not found this way: acquire them. */
 struct image *image_find(struct image_store *st, const char *ref);
 void image_use(struct image *img);                 /* counts; for as long as it is used it is not evicted or removed */

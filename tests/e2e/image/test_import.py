@@ -256,7 +256,24 @@ def test_a_client_that_leaves_takes_its_import_along(daemon):
     assert daemon.call("GET", "/v1/images/left").status == 404
 
 
+def test_nothing_is_no_archive(daemon):
+    """What a pipe brings whose writer has failed."""
+    refused(daemon, b"", "empty", name="empty")
+    assert daemon.call("GET", "/v1/images/empty").status == 404
+
+
 # ---- names, removal ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["host", "scratch", "/etc", "0123456789ab", "sha256:0123456789ab"])
+def test_a_name_that_means_something_else_is_refused(daemon, name):
+    """It would hide the image, or the image it."""
+    digest = do_import(daemon, archive(*SHELL, entry("x", b"refused")))["digest"]
+    session = daemon.call("POST", "/v1/sessions?wait=60", {"image": "host", "network": "none"}).json["id"]
+    answers = [daemon.call("POST", f"/v1/images/{digest}/tag", {"name": name}), daemon.call("POST", f"/v1/sessions/{session}/snapshots", {"name": name}),
+               daemon.call("POST", "/v1/images/import?name=" + urllib.parse.quote(name, safe=""), archive(*SHELL))]
+    daemon.call("DELETE", f"/v1/sessions/{session}")
+    assert [(a.status, "cannot be named" in a.json["error"]["message"]) for a in answers] == [(400, True)] * 3, answers
 
 
 def test_images_are_named_listed_and_removed(daemon):
