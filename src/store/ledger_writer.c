@@ -128,6 +128,17 @@ static int apply_state(struct ledger *l, struct ledger_request *q) {
         return r < 0 ? r : sqlite3_changes(l->writer) > 0 ? 0 : -ENOENT;
 }
 
+/* Statement `which` with the request's id and bytes. */
+static int put_bytes(struct ledger *l, enum statement which, struct ledger_request *q) {
+        sqlite3_stmt *s = NULL;
+        int r = prepare(l, which, &s);
+        if (r < 0)
+                return r;
+        bind_text(s, 1, q->id);
+        r = bind_blob(s, 2, q->record, q->record_len);
+        return r < 0 ? r : step(l, s);
+}
+
 static int apply_finish(struct ledger *l, struct ledger_request *q) {
         sqlite3_stmt *s = NULL;
         int r = prepare(l, S_FINISH, &s);
@@ -141,25 +152,12 @@ static int apply_finish(struct ledger *l, struct ledger_request *q) {
                 return r;
         if (sqlite3_changes(l->writer) == 0)
                 return -ENOENT;
-        r = prepare(l, S_RECORD_ADD, &s);
-        if (r < 0)
-                return r;
-        bind_text(s, 1, q->id);
-        r = bind_blob(s, 2, q->record, q->record_len);
-        if (r == 0)
-                r = step(l, s);
+        r = put_bytes(l, S_RECORD_ADD, q);
         return r < 0 ? r : run_for_id(l, S_DEL_BLOBS, q->id);    /* the request has done its work; its key keeps a hash of it */
 }
 
 static int apply_body(struct ledger *l, struct ledger_request *q) {
-        sqlite3_stmt *s = NULL;
-        int r = prepare(l, S_BODY_SET, &s);
-        if (r < 0)
-                return r;
-        bind_text(s, 1, q->id);
-        r = bind_blob(s, 2, q->record, q->record_len);
-        if (r == 0)
-                r = step(l, s);
+        int r = put_bytes(l, S_BODY_SET, q);
         return r < 0 ? r : sqlite3_changes(l->writer) > 0 ? 0 : -ENOENT;
 }
 
