@@ -333,6 +333,21 @@ def test_pause_and_resume(native):
     until(lambda: s.output(cid)["size"] > size + 10, "it goes on")
 
 
+def test_a_pause_and_a_resume_at_once_are_both_answered_by_name(native):
+    s = native()
+    s.start(command="for i in $(seq 200); do sleep 1000 & done; wait")
+    until(lambda: s.ok("GET", "/usage")["pids"] > 200, "many processes have to come to stand")
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for _ in range(40):
+            pauses = [pool.submit(s.call, "POST", "/pause") for _ in range(2)]
+            resumes = [pool.submit(s.call, "POST", "/resume") for _ in range(2)]
+            assert all(r.result().status == 200 for r in resumes)
+            for p in (p.result() for p in pauses):
+                assert p.status == 200 or "resumed" in fault(p, 409, "conflict"), p.body
+    s.ok("POST", "/resume")
+    assert s.exec(argv=["true"])["exit_code"] == 0
+
+
 def test_a_command_that_meets_a_pause_runs_or_is_refused_by_name(native):
     """Never 126: either it was there before, stands still and goes on, or the answer says why it is not."""
     s = native()
