@@ -57,6 +57,28 @@ static void roots_that_wait_do_not_hold_up_host_io(void **state) {
         assert_string_equal(granted, "1");
 }
 
+/* Turns that hold every slot they can get, each of which waits for host I/O before it goes on, while more roots stand in line: each is
+ * served in its order by the one slot that is left, and a waiting root never gets it in between. */
+static void turns_that_fill_every_slot_are_all_served_host_io(void **state) {
+        init(4);
+        for (int i = 0; i < 3; i++)
+                assert_true(ask(i, i == 2 ? ADMISSION_CHILD : ADMISSION_ROOT));
+        assert_false(ask(3, ADMISSION_ROOT));
+        assert_false(ask(4, ADMISSION_CHILD));
+        assert_true(ask(5, ADMISSION_IO));
+        assert_false(ask(6, ADMISSION_IO));
+        assert_false(ask(7, ADMISSION_IO));
+        admission_release(&a, &t[5]);
+        assert_string_equal(granted, "6");
+        admission_release(&a, &t[6]);
+        assert_string_equal(granted, "67");
+        admission_release(&a, &t[7]);
+        assert_string_equal(granted, "67");
+        assert_int_equal(a.used, 3);
+        admission_release(&a, &t[0]);
+        assert_string_equal(granted, "673");
+}
+
 static void host_io_may_take_all(void **state) {
         init(2);
         assert_true(ask(0, ADMISSION_IO));
@@ -218,6 +240,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(the_last_slot_serves_host_io_alone),
                 cmocka_unit_test(roots_that_wait_do_not_hold_up_host_io),
+                cmocka_unit_test(turns_that_fill_every_slot_are_all_served_host_io),
                 cmocka_unit_test(host_io_may_take_all),
                 cmocka_unit_test(the_first_in_line_is_the_first_served),
                 cmocka_unit_test(nobody_passes_who_waits),
