@@ -12,7 +12,8 @@
 #include "score/apply_job.h"
 
 #define SEAL_BYTES_MAX (32u << 20)         /* a seal */
-#define SEAL_DIRECTORIES_MAX 256u          /* with a watch */
+#define SEAL_DIRECTORIES_MAX 256u          /* above test files; with a watch each */
+#define SEAL_WATCHES_MAX 1024u             /* these, their compiled code, and what is watched outside of the tree */
 #define SEAL_FINDINGS_MAX 64u              /* of one check; more only count as these do */
 #define SEAL_WRITTEN_MAX 100000u           /* entries of the uppers that are looked at; more are a finding */
 #define SEAL_COMPARE_MAX (4u << 20)         /* bytes of a file that may be found to be as it was */

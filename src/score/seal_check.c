@@ -18,7 +18,7 @@ struct checking {
         struct apply_job job;                  /* for its rules */
         char *repo_path;
         struct list tests, touched, marked, written;
-        bool above[SEAL_DIRECTORIES_MAX];      /* numbers of watches that have something to tell */
+        char *watched[SEAL_WATCHES_MAX];       /* by the number of the watch less one: a directory of the tree, or from "/" on */
         unsigned told;
         struct error *e;
 };
@@ -53,18 +53,6 @@ static int compare(struct checking *c, const char *path, const struct mark *was)
         return tell(c, kind, path, now.mode && was->mode ? "written while the tests ran" : now.mode ? "made while the tests ran" : "removed while the tests ran");
 }
 
-/* Which watches have seen their directory leave its place. */
-static void read_watches(struct checking *c) {
-        char space[4096] __attribute__((aligned(8)));
-        for (ssize_t n; c->v->watch_fd >= 0 && (n = read(c->v->watch_fd, space, sizeof space)) > 0;)
-                for (char *p = space; p < space + n;) {
-                        const struct inotify_event *ev = (const void *)p;
-                        if (ev->wd > 0 && ev->wd <= (int)SEAL_DIRECTORIES_MAX && ev->mask & (IN_MOVE_SELF | IN_DELETE_SELF))
-                                c->above[ev->wd - 1] = true;
-                        p += sizeof *ev + ev->len;
-                }
-}
-
 static int read_frame(struct checking *c, enum apply_frame type, const char *p, size_t n) {
         const char *end = memchr(p, 0, n), *rest = end ? end + 1 : NULL;
         struct mark mark;
@@ -81,7 +69,10 @@ static int read_frame(struct checking *c, enum apply_frame type, const char *p, 
                 if (!rest || p + n - rest != sizeof wd)
                         return -EBADMSG;
                 memcpy(&wd, rest, sizeof wd);
-                return wd > 0 && wd <= (int)SEAL_DIRECTORIES_MAX && c->above[wd - 1] ? tell(c, "test_file_changed", p, "a directory above test files was moved while the tests ran") : 0;
+                if (wd <= 0 || wd > (int)SEAL_WATCHES_MAX || c->watched[wd - 1])
+                        return 0;              /* two names of one directory: the first */
+                c->watched[wd - 1] = strdup(p);
+                return c->watched[wd - 1] ? 0 : -ENOMEM;
         default: return -EBADMSG;
         }
 }
@@ -185,6 +176,65 @@ static int on_rest(void *user, const char *path, bool was_there) {
         return why ? tell(p->c, "runner_changed", whole, why) : 0;
 }
 
+/* ---- what was there for a while ------------------------------------------------------------------------------------------------- */
+
+static bool is_there(int at, const char *path) {
+        struct stat st;
+        return seal_is_open(at) && tree_stat(at, path, &st) == 0 && st.st_mode != 0;
+}
+
+/* Made in a watched directory of the tree, and gone again. A run that the launcher collects has read what configures it before that. */
+static int on_passing(struct checking *c, const char *path, bool is_dir) {
+        static const char detail[] = "made and removed again while the tests ran";
+        char package[PATCH_PATH_MAX + 16];
+        const char *module, *compiled = compiled_dir(path);
+        size_t n, dir_len;
+        if (c->v->launched || is_there(c->job.tree, path) || is_there(c->job.base, path) || has(&c->marked, path) || has(&c->touched, path))
+                return 0;
+        if (compiled)
+                return strchr(compiled, '/') ? on_compiled(c, path, compiled) : tell(c, "test_file_changed", path, detail);
+        enum config_class class = config_classify(path, &module, &n, &dir_len);
+        if (is_dir && class == CONFIG_NONE) {
+                snprintf(package, sizeof package, "%s/__init__.py", path);
+                class = config_classify(package, &module, &n, &dir_len);
+                module = class == CONFIG_NONE ? NULL : module;
+        }
+        if (class == CONFIG_NONE && !module)
+                return 0;
+        return tell(c, class == CONFIG_RUNNER || class == CONFIG_SHARED || class == CONFIG_FOREIGN ? "runner_config_changed" : "shadowing_module", path, detail);
+}
+
+static int on_made(struct checking *c, const char *dir, const char *name, bool is_dir) {
+        char path[PATCH_PATH_MAX + 1];
+        bool outside = *dir == '/';
+        if (snprintf(path, sizeof path, "%s%s%s", dir + outside, dir[outside] ? "/" : "", name) >= (int)sizeof path)
+                return 0;
+        if (!outside)
+                return on_passing(c, path, is_dir);
+        const char *why = c->v->launched || is_dir || is_there(c->v->root, path) ? NULL : seal_outside(c->v, path, false);
+        return why ? tell(c, "runner_changed", path, why) : 0;
+}
+
+static int on_event(struct checking *c, const struct inotify_event *ev) {
+        if (ev->mask & IN_Q_OVERFLOW)
+                return tell(c, "many_files_written", "", "more happened beside the tests than the kernel remembers");
+        const char *dir = ev->wd > 0 && ev->wd <= (int)SEAL_WATCHES_MAX ? c->watched[ev->wd - 1] : NULL;
+        if (!dir)
+                return 0;
+        if (ev->mask & (IN_MOVE_SELF | IN_DELETE_SELF))
+                return *dir == '/' ? 0 : tell(c, "test_file_changed", dir, "a directory above test files was moved while the tests ran");
+        return ev->mask & (IN_CREATE | IN_MOVED_TO) && ev->len > 0 ? on_made(c, dir, ev->name, ev->mask & IN_ISDIR) : 0;
+}
+
+static int read_watches(struct checking *c) {
+        char space[4096] __attribute__((aligned(8)));
+        int r = 0;
+        for (ssize_t n; r == 0 && c->v->watch_fd >= 0 && (n = read(c->v->watch_fd, space, sizeof space)) > 0;)
+                for (char *p = space; p < space + n && r == 0; p += sizeof(struct inotify_event) + ((const struct inotify_event *)p)->len)
+                        r = on_event(c, (const void *)p);
+        return r;
+}
+
 bool seal_is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
 /* The plane that a path is in, and the path in it. */
@@ -225,13 +275,13 @@ static int look(struct checking *c) {
 
 int seal_check(const char *seal, size_t len, const struct seal_view *v, struct buf *out, struct error *e) {
         struct checking c = { .v = v, .job = { .tree = -1, .base = -1, .out = out }, .e = e };
-        read_watches(&c);
         int r = read_seal(&c, seal, len);
         if (r == 0) r = apply_open_tree(v->root, c.repo_path, &c.job.tree);
         if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
                 r = tell(&c, "test_file_changed", "", "the tree itself was removed while the tests ran");
         else if (r == 0) {
                 r = apply_open_base(&v->base, c.repo_path, &c.job.base);
+                if (r == 0) r = read_watches(&c);
                 if (r == 0) r = compare_all(&c, seal, len);
                 if (r == 0) r = look(&c);
         }
@@ -243,6 +293,8 @@ int seal_check(const char *seal, size_t len, const struct seal_view *v, struct b
         strv_free(c.touched.v);
         strv_free(c.marked.v);
         strv_free(c.written.v);
+        for (size_t i = 0; i < ARRAY_SIZE(c.watched); i++)
+                free(c.watched[i]);
         free(c.repo_path);
         return r < 0 && e->code >= 0 ? error_set(e, r, "look again at the tree") : r;
 }

@@ -1,4 +1,5 @@
 #define OPENSSL_SUPPRESS_DEPRECATED        /* see archive/inflow.c */
+#include <dirent.h>
 #include <fcntl.h>
 #include <openssl/sha.h>
 #include <string.h>
@@ -105,17 +106,75 @@ static int add_names(struct buf *out, enum apply_frame type, char **names) {
         return r;
 }
 
-/* Those that no watch can be had for (the machine's limit) go without. */
-static int watch_all(struct making *m) {
-        int r = 0;
-        for (char **p = m->directories; p && *p && m->s->watch_fd >= 0 && r == 0; p++) {
-                _cleanup_close_ int dir = fs_open_beneath(m->s->tree, *p, O_PATH | O_DIRECTORY, 0);
-                if (dir < 0 || fchdir(dir) < 0)
-                        continue;
-                int wd = inotify_add_watch(m->s->watch_fd, ".", IN_MOVE_SELF | IN_DELETE_SELF | IN_ONLYDIR);
-                if (wd >= 0)
-                        r = add_pair(m->out, FRAME_DIRECTORY, *p, &wd, sizeof wd);
+/* ---- watches -------------------------------------------------------------------------------------------------------------------- */
+
+/* One that no watch can be had for (the machine's limit) goes without. `name`: as seal_check is to call it. */
+static int watch(struct making *m, int at, const char *path, const char *name) {
+        _cleanup_close_ int dir = fs_open_beneath(at, *path ? path : ".", O_PATH | O_DIRECTORY, 0);
+        if (dir < 0 || fchdir(dir) < 0)
+                return 0;
+        int wd = inotify_add_watch(m->s->watch_fd, ".", IN_MOVE_SELF | IN_DELETE_SELF | IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
+        return wd >= 0 ? add_pair(m->out, FRAME_DIRECTORY, name, &wd, sizeof wd) : 0;
+}
+
+/* Of the tree: its top, what is above test files, and the compiled code in both. */
+static int watch_tree(struct making *m) {
+        char compiled[PATCH_PATH_MAX + 16];
+        int r = watch(m, m->s->tree, "", "");
+        if (r == 0) r = watch(m, m->s->tree, "__pycache__", "__pycache__");
+        for (char **p = m->directories; p && *p && r == 0; p++) {
+                snprintf(compiled, sizeof compiled, "%s/__pycache__", *p);
+                r = watch(m, m->s->tree, *p, *p);
+                if (r == 0) r = watch(m, m->s->tree, compiled, compiled);
         }
+        return r;
+}
+
+/* Where each Python of the image looks for modules by itself: "lib/python*" and its packages. */
+static int watch_libraries(struct making *m, int root, const char *lib) {
+        static const char *const below[] = { "", "/site-packages", "/dist-packages" };
+        _cleanup_close_ int fd = fs_open_beneath(root, lib, O_RDONLY | O_DIRECTORY, 0);
+        DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+        int r = 0;
+        if (d)
+                fd = -1;
+        for (struct dirent *de; d && r == 0 && (de = readdir(d));)
+                for (size_t i = 0; i < ARRAY_SIZE(below) && r == 0 && strncmp(de->d_name, "python", 6) == 0; i++) {
+                        char path[PATCH_PATH_MAX];
+                        if (snprintf(path, sizeof path, "/%s/%s%s", lib, de->d_name, below[i]) < (int)sizeof path)
+                                r = watch(m, root, path + 1, path);
+                }
+        if (d)
+                closedir(d);
+        return r;
+}
+
+/* Of the rest: where programs and modules stand that every run begins with, and the tree's parents, where pytest looks for an ini file. */
+static int watch_outside(struct making *m, int root) {
+        static const char *const programs[] = { "usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin" };
+        static const char *const libraries[] = { "usr/lib", "usr/local/lib", "root/.local/lib" };
+        char part[PATCH_PATH_MAX + 1];
+        int r = 0;
+        for (size_t i = 0; i < ARRAY_SIZE(programs) && r == 0; i++) {
+                snprintf(part, sizeof part, "/%s", programs[i]);
+                r = watch(m, root, programs[i], part);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(libraries) && r == 0; i++)
+                r = watch_libraries(m, root, libraries[i]);
+        snprintf(part, sizeof part, "%s", m->s->repo_path);
+        for (char *slash; r == 0 && (slash = strrchr(part, '/'));) {
+                *slash = 0;
+                r = watch(m, root, part + (*part == '/'), *part ? part : "/");
+        }
+        return r;
+}
+
+static int watch_all(struct making *m) {
+        _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (m->s->watch_fd < 0 || root < 0)
+                return 0;
+        int r = watch_tree(m);
+        if (r == 0) r = watch_outside(m, root);
         (void)!chdir("/");
         return r;
 }
