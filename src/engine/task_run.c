@@ -214,27 +214,18 @@ static int give_credentials(struct task *t, struct score_request *req, const cha
         return error_say(e, -EACCES, "the credentials of repo_url are kept in memory only, and the daemon was restarted before the task ran: submit it again");
 }
 
-static int start_run(struct task *t, const char **ret_code, struct error *e) {
+static int start_run(struct task *t, struct score_request *req, const char **ret_code, struct error *e) {
         struct tasks *ts = t->ts;
-        struct score_request req;
-        _cleanup_buf_ struct buf body = BUF_INIT(BODY_MAX);
-        int r = ledger_get_body(ts->cfg.ledger, t->id, &body);
-        if (r < 0)
-                return error_set(e, r, "read the request");
-        r = score_request_from_json(buf_str(&body), body.len, 0, ts->cfg.defaults, &req, e);
-        if (r < 0)
-                return error_prefix(e, "stored request");
-        buf_release(&body);            /* the request has its own copies by now */
-        r = give_credentials(t, &req, ret_code, e);
+        int r = give_credentials(t, req, ret_code, e);
         if (r == 0) {
                 t->log_dirfd = rundir_open(ts->cfg.runs_dirfd, t->id);
                 r = t->log_dirfd < 0 ? error_set(e, t->log_dirfd, "make the run directory") : 0;
         }
         if (r == 0)
-                r = ts->cfg.runner.start(ts->cfg.runner.ctx, t->id, &req, t->log_dirfd, scored, t, &t->run, e);
+                r = ts->cfg.runner.start(ts->cfg.runner.ctx, t->id, req, t->log_dirfd, scored, t, &t->run, e);
         if (r < 0) {
                 t->log_dirfd = fd_close(t->log_dirfd);
-                score_request_release(&req);
+                score_request_release(req);
         }
         return r;
 }
@@ -257,29 +248,78 @@ static void put_back(struct task *t) {
                 task_fault(t, "disk_full", "no space left to start the task");
 }
 
-static void set_running(int r, void *user) {
-        struct task *t = user;
+/* May the task that is starting go on? If not, it is on its way elsewhere. */
+static bool may_start(struct task *t) {
         if (t->ts->lost)
-                return;                /* tasks_lost has recorded it */
+                return false;          /* tasks_lost has recorded it */
         if (t->deleting) {
                 task_place_free(t);
                 task_remove(t);
-        } else if (r == -ENOSPC) {
-                put_back(t);
-        } else if (r < 0) {
-                t->ts->cfg.fatal("the ledger cannot be written", t->ts->cfg.user);
-        } else if (t->ts->draining) {
+                return false;
+        }
+        if (t->ts->draining)
                 requeue(t);
-        } else {
-                struct error e = { 0 };
+        return !t->ts->draining;
+}
+
+/* The stored body becomes a request: in the pool where it is long. */
+struct decoding { uv_work_t work; struct task *task; const struct score_defaults *defaults; struct buf body; struct score_request req; struct error e; int r; };
+
+static void decode(uv_work_t *work) {
+        struct decoding *d = container_of(work, struct decoding, work);
+        d->r = score_request_from_json(buf_str(&d->body), d->body.len, 0, d->defaults, &d->req, &d->e);
+        if (d->r < 0)
+                error_prefix(&d->e, "stored request");
+        buf_release(&d->body);         /* the request has its own copies by now */
+}
+
+static void decoded(uv_work_t *work, int status) {
+        struct decoding *d = container_of(work, struct decoding, work);
+        struct task *t = d->task;
+        struct tasks *ts = t->ts;
+        const char *code = "internal";
+        char attempt[16];
+        ts->decoding--;
+        if (may_start(t)) {
                 task_phase(t, PHASE_RUNNING);
-                char attempt[16];
                 snprintf(attempt, sizeof attempt, "%d", t->attempts);
                 log_event(LOG_INFO, "task.started", "task", t->id, "attempt", attempt, NULL);
-                const char *code = "internal";
-                if (start_run(t, &code, &e) < 0)
-                        task_fault(t, code, e.text);
+                if (d->r < 0 || start_run(t, &d->req, &code, &d->e) < 0)
+                        task_fault(t, code, d->e.text);
+        } else if (d->r == 0)
+                score_request_release(&d->req);
+        buf_release(&d->body);
+        free(d);
+        tasks_check_drained(ts);
+}
+
+static void set_running(int r, void *user) {
+        struct task *t = user;
+        if (r == -ENOSPC && !t->ts->lost && !t->deleting) {
+                put_back(t);
+                return;
         }
+        if (r < 0 && !t->ts->lost && !t->deleting) {
+                t->ts->cfg.fatal("the ledger cannot be written", t->ts->cfg.user);
+                return;
+        }
+        if (!may_start(t))
+                return;
+        struct decoding *d = calloc(1, sizeof *d);
+        if (!d) {
+                task_fault(t, "internal", "no memory to read the request");
+                return;
+        }
+        *d = (struct decoding){ .task = t, .defaults = t->ts->cfg.defaults, .body = BUF_INIT(BODY_MAX) };
+        t->ts->decoding++;
+        d->r = ledger_get_body(t->ts->cfg.ledger, t->id, &d->body);
+        if (d->r < 0)
+                error_set(&d->e, d->r, "read the request");
+        else if (d->body.len <= TASK_DECODE_INLINE_MAX || uv_queue_work(t->ts->cfg.loop, &d->work, decode, decoded) < 0)
+                decode(&d->work);
+        else
+                return;
+        decoded(&d->work, 0);
 }
 
 void task_start_cb(const char *id, uint64_t queued_ms, void *user) {

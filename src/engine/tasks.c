@@ -192,7 +192,7 @@ void tasks_free(struct tasks *ts) {
 static void tell_waits(struct map_node *n, void *user) { task_notify(container_of(n, struct task, node), -ETIME); }
 
 void tasks_check_drained(struct tasks *ts) {
-        if (!ts->drained || ts->busy > 0 || ts->admitting > 0 || ts->keeping || ts->relieving)
+        if (!ts->drained || ts->busy > 0 || ts->admitting > 0 || ts->decoding > 0 || ts->keeping || ts->relieving)
                 return;
         void (*done)(void *) = ts->drained;
         ts->drained = NULL;

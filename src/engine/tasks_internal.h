@@ -5,6 +5,7 @@
 #include "fleet/queue.h"
 
 #define TASK_KIND "task"
+#define TASK_DECODE_INLINE_MAX (256u << 10)    /* bytes of a stored body that is decoded on the loop's thread; a longer one in the pool */
 #define RECENT_MAX 1024            /* statuses of finished tasks kept in memory, so that polling them costs no read */
 
 enum phase { PHASE_QUEUED, PHASE_STARTING, PHASE_RUNNING, PHASE_RECORDING, PHASE_REQUEUEING, PHASE_REMOVING };
@@ -40,6 +41,7 @@ struct tasks {
         struct map map;
         struct queue *queue;
         struct map_node *orphans;          /* recorded, out of the map, kept for a run that may still call back */
+        size_t decoding;                   /* bodies of tasks that start */
         size_t admitting;                  /* submissions on their way to disk */
         size_t busy;                       /* tasks in any phase but QUEUED */
         bool started, draining, low, lost;

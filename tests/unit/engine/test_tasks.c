@@ -737,6 +737,90 @@ static void a_task_that_was_just_starting_when_the_spawner_was_lost_never_runs(v
         assert_int_equal(b.started, 0);
 }
 
+/* ---- long bodies ---------------------------------------------------------------------------------------------------------- */
+
+#define POOL_MAX 4                 /* threads of libuv's pool */
+
+struct hold { uv_work_t work; uv_sem_t until; bool over; };
+
+static void hold(uv_work_t *work) { uv_sem_wait(&container_of(work, struct hold, work)->until); }
+
+static void hold_over(uv_work_t *work, int status) { container_of(work, struct hold, work)->over = true; }
+
+/* No thread of the pool is free until pool_go_on. */
+static void pool_stands(struct bench *b, struct hold held[static POOL_MAX]) {
+        for (size_t i = 0; i < POOL_MAX; i++) {
+                held[i].over = false;
+                assert_int_equal(uv_sem_init(&held[i].until, 0), 0);
+                assert_int_equal(uv_queue_work(&b->f.loop, &held[i].work, hold, hold_over), 0);
+        }
+}
+
+static void pool_go_on(struct bench *b, struct hold held[static POOL_MAX]) {
+        for (size_t i = 0; i < POOL_MAX; i++)
+                uv_sem_post(&held[i].until);
+        for (size_t i = 0; i < POOL_MAX; i++) {
+                UNTIL(b, held[i].over);
+                uv_sem_destroy(&held[i].until);
+        }
+}
+
+/* Of 1 MiB, and then one that is short. The short one is there when the long one's attempt is on disk. */
+static void submit_long(struct bench *b, char ret_long[static 37]) {
+        size_t n = 1u << 20;
+        char *body = malloc(n), id[37];
+        memset(body, ' ', n);
+        memcpy(body, BODY, strlen(BODY));
+        const struct engine_submission sub = { .body = body, .body_len = n, .tenant = "" };
+        assert_int_equal(submit_it(b, &sub, ret_long), 0);
+        free(body);
+        submit(b, id);
+        UNTIL(b, b->n_running == 1);
+        assert_string_equal(b->running->id, id);
+        assert_int_equal(attempts_on_disk(b, ret_long), 1);
+}
+
+static void a_long_body_is_decoded_in_the_pool(void **state) {
+        BENCH(b, 2, 10);
+        struct hold held[POOL_MAX];
+        char id[37];
+        pool_stands(&b, held);
+        submit_long(&b, id);
+        is_pending(&b, id);
+        pool_go_on(&b, held);
+        UNTIL(&b, b.n_running == 2);
+        assert_string_equal(b.running->id, id);
+}
+
+static void a_task_is_deleted_while_its_body_is_decoded(void **state) {
+        BENCH(b, 2, 10);
+        struct hold held[POOL_MAX];
+        char id[37];
+        pool_stands(&b, held);
+        submit_long(&b, id);
+        delete_at_once(&b, id);
+        pool_go_on(&b, held);
+        UNTIL(&b, deletion.done);
+        assert_int_equal(b.started, 1);
+        assert_int_equal(status_of(&b, id), -ENOENT);
+}
+
+static void the_end_waits_for_a_body_that_is_decoded(void **state) {
+        BENCH(b, 2, 10);
+        struct hold held[POOL_MAX];
+        char id[37];
+        pool_stands(&b, held);
+        submit_long(&b, id);
+        struct score_task *lost = b.running;
+        tasks_lost(b.ts, on_drained, &b);
+        UNTIL(&b, status_of(&b, id) == TASK_FAILED);
+        assert_false(b.drained);
+        pool_go_on(&b, held);
+        UNTIL(&b, b.drained);
+        assert_int_equal(b.started, 1);
+        end_run(&b, lost, OUTCOME_INFRA_ERROR);
+}
+
 int main(void) {
         log_set_level(LOG_LEVEL_MAX);
         const struct CMUnitTest tests[] = {
@@ -769,6 +853,9 @@ int main(void) {
                 cmocka_unit_test(what_a_drain_puts_back_is_pending_and_can_be_deleted),
                 cmocka_unit_test(when_the_spawner_is_lost_what_runs_is_interrupted),
                 cmocka_unit_test(a_task_that_was_just_starting_when_the_spawner_was_lost_never_runs),
+                cmocka_unit_test(a_long_body_is_decoded_in_the_pool),
+                cmocka_unit_test(a_task_is_deleted_while_its_body_is_decoded),
+                cmocka_unit_test(the_end_waits_for_a_body_that_is_decoded),
         };
         return cmocka_run_group_tests_name("engine/tasks", tests, NULL, NULL);
 }
