@@ -11,9 +11,13 @@ static bool can_go(const struct image *img) {
         return img->origin == IMAGE_FROM_PULL || img->origin == IMAGE_FROM_BUILD || (img->origin == IMAGE_FROM_SNAPSHOT && !(img->names && img->names[0]));
 }
 
+static bool is_older(const struct image *a, const struct image *b) {
+        return a->used_ms != b->used_ms ? a->used_ms < b->used_ms : a->used_turn < b->used_turn;
+}
+
 static void older(struct map_node *n, void *user) {
         struct image **oldest = user, *img = container_of(n, struct image, node);
-        if (can_go(img) && (!*oldest || img->used_ms < (*oldest)->used_ms))
+        if (can_go(img) && (!*oldest || is_older(img, *oldest)))
                 *oldest = img;
 }
 

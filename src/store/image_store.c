@@ -54,19 +54,24 @@ void image_take_out(struct image *img) {
                 image_free(img);
 }
 
+static void touch(struct image *img) {
+        img->used_ms = wall_ms();
+        img->used_turn = ++img->store->turn;
+}
+
 void image_use(struct image *img) {
         if (img->users++ == 0 && img->durable) {
                 char name[SHA256_HEX + 8];
                 image_record_file(img->digest, name);
                 (void)utimensat(img->store->dir_fd, name, NULL, AT_SYMLINK_NOFOLLOW);     /* best effort: the order of eviction after a restart */
         }
-        img->used_ms = wall_ms();
+        touch(img);
 }
 
 void image_unuse(struct image *img) {
         struct image_store *st = img->store;
         ASSERT(img->users > 0);
-        img->used_ms = wall_ms();
+        touch(img);
         if (--img->users > 0)
                 return;
         if (!img->durable)

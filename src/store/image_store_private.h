@@ -64,6 +64,7 @@ struct image {
         char (*keys)[SHA256_HEX];          /* of its layers, bottom first */
         struct cached_layer **layers;      /* pinned */
         int64_t created_ms, used_ms;
+        uint64_t used_turn;                /* which of two uses within a millisecond was the later one */
         unsigned users;
         bool durable;
         bool user_known; struct image_user user;       /* looked up when it is first acquired */
@@ -77,6 +78,7 @@ struct image_store {
         struct spawner *spawner;
         char *home;
         int dir_fd;                        /* $BRIG_HOME/images */
+        uint64_t turn;                     /* of the last use of any image */
         struct layer_cache *cache;
         uint64_t pull_timeout_ms;
         struct map layers;                 /* being made */
