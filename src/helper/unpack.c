@@ -102,6 +102,8 @@ static int unpack(struct unpack *u, struct error *e) {
         if (r == 0)
                 r = read_entries(u, in, e);
         unpack_tree_close(&u->tree);
+        if (r == 0 && inflow_bytes_in(in) == 0)
+                r = error_say(e, -EBADMSG, "the archive has no bytes: even an empty one has an end");
         if (r == 0)
                 r = inflow_finish(in, hash, e);
         if (r == 0 && u->diff_id && strcmp(u->diff_id, hash) != 0)

@@ -40,8 +40,12 @@ int unpack_entry(struct unpack_tree *u, struct tar_reader *t, const struct tar_e
 /* ---- unpack_path.c ---- */
 /* "./a//b/" -> "a/b". -EBADMSG: absolute, "..", empty component too long. `what`: for the error. */
 int unpack_clean(const char *name, const char *what, char ret[static TAR_NAME_MAX + 1], struct error *e);
-/* Opens the directory `path` below root, links followed as they would be with root as "/", made where it is missing. -EXDEV: a link climbs out. */
-int unpack_open_dir(int root, const char *path, bool make);
+/* Opens the directory `path` below root, links followed. -EXDEV: one leads out. */
+enum unpack_open {
+        UNPACK_MAKE = 1,               /* made where it is missing */
+        UNPACK_ABSOLUTE = 2,           /* root is "/": absolute links begin there; else they lead out */
+};
+int unpack_open_dir(int root, const char *path, unsigned how);
 /* Printable form of a name, for errors. */
 const char *unpack_show(const char *name);
 

@@ -59,7 +59,7 @@ struct walk {
         int root, fd;
         char real[2 * TAR_NAME_MAX + 2];       /* where fd is, without links */
         char todo[2 * TAR_NAME_MAX + 2];
-        unsigned links;
+        unsigned links, how;
 };
 
 static int go_to(struct walk *w, const char *real) {
@@ -92,14 +92,16 @@ static int follow(struct walk *w, const char *name) {
                 return -ENAMETOOLONG;
         if (target[0] != '/')
                 return 0;
+        if (!(w->how & UNPACK_ABSOLUTE))
+                return -EXDEV;
         w->real[0] = 0;
         return go_to(w, "");
 }
 
-static int go_down(struct walk *w, const char *name, bool make) {
+static int go_down(struct walk *w, const char *name) {
         struct stat st;
         if (fstatat(w->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-                if (errno != ENOENT || !make)
+                if (errno != ENOENT || !(w->how & UNPACK_MAKE))
                         return -errno;
                 if (mkdirat(w->fd, name, 0755) < 0)
                         return -errno;
@@ -115,11 +117,11 @@ static int go_down(struct walk *w, const char *name, bool make) {
         return put < 0 || (size_t)put >= sizeof w->real - n ? -ENAMETOOLONG : 0;
 }
 
-int unpack_open_dir(int root, const char *path, bool make) {
+int unpack_open_dir(int root, const char *path, unsigned how) {
         int fd = open_plain(root, path);
         if (fd >= 0 || (fd != -ENOENT && fd != -EXDEV))
                 return fd;
-        struct walk w = { .root = root, .fd = -1 };
+        struct walk w = { .root = root, .fd = -1, .how = how };
         int r = go_to(&w, "");
         if (r == 0 && snprintf(w.todo, sizeof w.todo, "%s", path) >= (int)sizeof w.todo)
                 r = -ENAMETOOLONG;
@@ -135,7 +137,7 @@ int unpack_open_dir(int root, const char *path, bool make) {
                 memmove(w.todo, w.todo + skip, strlen(w.todo + skip) + 1);
                 if (n == 0 || strcmp(name, ".") == 0)
                         continue;
-                r = strcmp(name, "..") == 0 ? go_up(&w) : go_down(&w, name, make);
+                r = strcmp(name, "..") == 0 ? go_up(&w) : go_down(&w, name);
         }
         if (r < 0) {
                 fd_close(w.fd);

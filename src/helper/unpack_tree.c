@@ -34,6 +34,9 @@ static int ours(struct error *e, const struct tar_entry *en, int r, const char *
 
 /* ---- the directory an entry goes to ---- */
 
+/* Below the root of an image a link to "/x" leads where it will lead in the sandbox; below another directory it leads out of that. */
+static unsigned open_how_of(const struct unpack_tree *u) { return u->o->target[0] ? 0 : UNPACK_ABSOLUTE; }
+
 /* Of directories: what a file says of its device means nothing in an overlay. */
 static bool foreign(const struct unpack_tree *u, const struct stat *st) {
         if (!S_ISDIR(st->st_mode))
@@ -59,7 +62,7 @@ static bool below_foreign(const struct unpack_tree *u, const char *path) {
         while ((slash = strrchr(above, '/'))) {
                 struct stat st;
                 *slash = 0;
-                _cleanup_close_ int fd = unpack_open_dir(u->root, above, false);
+                _cleanup_close_ int fd = unpack_open_dir(u->root, above, open_how_of(u));
                 if (fd >= 0)
                         return fstat(fd, &st) == 0 && foreign(u, &st);
         }
@@ -72,7 +75,7 @@ static int enter_parent(struct unpack_tree *u, const char *path, const struct ta
         if (u->parent_fd >= 0 && strcmp(u->parent, path) == 0)
                 return 0;
         leave_parent(u);
-        int fd = unpack_open_dir(u->root, path, true);
+        int fd = unpack_open_dir(u->root, path, UNPACK_MAKE | open_how_of(u));
         if (fd < 0 && below_foreign(u, path))
                 fd = openat(u->root, ".", O_PATH | O_CLOEXEC), inside = true;
         if (fd == -ENOENT || fd == -EACCES || fd == -EPERM)
@@ -256,7 +259,7 @@ static int make_hardlink(struct unpack_tree *u, const char *leaf, const struct t
         const char *name = slash ? slash + 1 : path;
         if (slash)
                 *slash = 0;
-        _cleanup_close_ int dir = unpack_open_dir(u->root, slash ? path : "", false);
+        _cleanup_close_ int dir = unpack_open_dir(u->root, slash ? path : "", open_how_of(u));
         if (dir == -ENOENT || (dir >= 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT))
                 return theirs(e, en, "a hard link to what is not there");
         if (dir < 0)
@@ -317,6 +320,12 @@ static int make_entry(struct unpack_tree *u, struct tar_reader *t, const char *l
         }
 }
 
+/* Of what could not be finished nothing stays; what it took the place of is gone. */
+static void take_back(struct unpack_tree *u, const char *leaf, const struct tar_entry *en) {
+        if (en->type == TAR_FILE || en->type == TAR_SYMLINK || en->type == TAR_FIFO)
+                (void)unlinkat(u->parent_fd, leaf, 0);
+}
+
 static int set_root(struct unpack_tree *u, const struct tar_entry *en, struct error *e) {
         if (en->type != TAR_DIR)
                 return theirs(e, en, "the root is no directory");
@@ -349,6 +358,8 @@ int unpack_entry(struct unpack_tree *u, struct tar_reader *t, const struct tar_e
         if (en->type == TAR_OTHER)
                 return theirs(e, en, "of a kind that is not accepted");
         r = make_entry(u, t, leaf, en, e);
+        if (r < 0)
+                take_back(u, leaf, en);
         if (r == 0 && (r = path_set_add(u->seen, path)) < 0)
                 r = ours(e, en, r, "remember it");
         return r;
@@ -363,7 +374,7 @@ int unpack_tree_open(struct unpack_tree *u, const struct unpack_options *o, int 
         for (size_t i = 0; i < ARRAY_SIZE(planes); i++)
                 if (fstatat(root, planes[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
                         u->device[u->n_devices++] = st.st_dev;
-        u->root = unpack_open_dir(root, o->target, true);
+        u->root = unpack_open_dir(root, o->target, UNPACK_MAKE | UNPACK_ABSOLUTE);
         int r = u->root < 0 ? u->root : path_set_new((size_t)o->entries_max * 2, &u->seen);
         if (r < 0) {
                 unpack_tree_close(u);

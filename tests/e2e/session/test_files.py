@@ -329,10 +329,16 @@ def test_archives_go_up(files, mode):
     assert files.sh("cat /w/new/a/b /w/new/c; stat -c %u:%g /w/new/c") == "onetwo0:0\n"
 
 
+def test_an_entry_that_breaks_off_leaves_nothing(files):
+    whole = archive("w:", ("first", b"one"), ("second", os.urandom(100000)))
+    assert files.refused("bad_archive", "PUT", "archive", whole[:50000], path="/w/broken") == 400
+    assert files.sh("ls /w/broken") == "first\n"
+
+
 def test_hostile_archives_are_refused(files):
     files.sh("ln -s /etc /w/etc")
     for bad in (archive("w:", ("/abs", b"x")), archive("w:", ("../up", b"x")), b"not a tar at all" * 100, archive("w:gz", ("a", os.urandom(100000)))[:50000],
-                archive("w:", ("l", "/etc", tarfile.SYMTYPE), ("l/../../x", b"x"))):
+                archive("w:", ("l", "/etc", tarfile.SYMTYPE), ("l/../../x", b"x")), archive("w:", ("l", "/w", tarfile.SYMTYPE), ("l/x", b"x")), b""):
         assert files.refused("bad_archive", "PUT", "archive", bad, path="/w/bad") == 400, bad[:40]
     assert files.sh("ls /abs /up /x 2>/dev/null | wc -l") == "0\n"
     assert not os.path.exists("/abs")
