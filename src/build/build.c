@@ -311,7 +311,21 @@ static void begin_with(struct build *b, struct image_chain *chain, const struct 
         build_advance(b);
 }
 
+/* Left out they would be missed late, and where nobody looks. */
+static bool refuse_triggers(struct build *b, const struct image_config *c) {
+        struct error e = { 0 };
+        if (!c->on_build || !c->on_build[0])
+                return false;
+        error_say(&e, -EINVAL, "the base image has ONBUILD instructions, which are not supported: '%.100s'", c->on_build[0]);
+        build_fail_at(b, build_instruction(b), IMAGE_INVALID, &e);
+        return true;
+}
+
 static void base_acquired(struct build *b, struct image_lease *lease) {
+        if (refuse_triggers(b, lease->config)) {
+                image_lease_release(lease);
+                return;
+        }
         struct image_chain *c = image_chain_ref(lease->chain);
         struct image_config config = { 0 };
         int r = image_config_copy(lease->config, &config);

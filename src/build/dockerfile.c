@@ -244,6 +244,8 @@ static int check(struct instruction *i, struct error *e) {
         size_t n = strv_len((const char *const *)i->words);
         if (i->kind == INSTRUCTION_ONBUILD)
                 return instruction_fault(i, e, "ONBUILD is not supported: write its instruction into the Dockerfile that builds on this one");
+        if (i->kind == INSTRUCTION_HEALTHCHECK && (n != 1 || strcasecmp(i->words[0], "NONE") != 0))
+                return instruction_fault(i, e, "HEALTHCHECK is not supported, nothing here would run it: leave it out, or write HEALTHCHECK NONE");
         if (n < rule->min)
                 return instruction_fault(i, e, "%s needs an argument", name);
         if (n > rule->max)

@@ -4,7 +4,7 @@
  * instruction, continuation by the escape character, here-documents (RUN, COPY, ADD), flags (--name=value), the JSON form, and the shell
  * form. Nothing is expanded here: words keep their quotes and variables until build/expand.h takes them.
  * What Brig does not do is an error that says so and names the line: ADD of a URL or a git address, RUN --mount and --security, ONBUILD,
- * other platforms. Lines and bytes are bounded. */
+ * HEALTHCHECK but NONE, other platforms. Lines and bytes are bounded. */
 #pragma once
 #include <stdbool.h>
 

@@ -14,6 +14,7 @@ void image_config_release(struct image_config *c) {
         strv_free(c->labels);
         strv_free(c->exposed);
         strv_free(c->volumes);
+        strv_free(c->on_build);
         free(c->workdir);
         free(c->user);
         free(c->stop_signal);
@@ -38,7 +39,7 @@ int image_config_copy(const struct image_config *from, struct image_config *ret)
         struct image_config c = { 0 };
         const struct { char *const *from; char ***to; } lists[] = {
                 { from->env, &c.env }, { from->entrypoint, &c.entrypoint }, { from->cmd, &c.cmd }, { from->shell, &c.shell },
-                { from->labels, &c.labels }, { from->exposed, &c.exposed }, { from->volumes, &c.volumes },
+                { from->labels, &c.labels }, { from->exposed, &c.exposed }, { from->volumes, &c.volumes }, { from->on_build, &c.on_build },
         };
         const struct { const char *from; char **to; } texts[] = {
                 { from->workdir, &c.workdir }, { from->user, &c.user }, { from->stop_signal, &c.stop_signal },
@@ -194,6 +195,7 @@ static int read_config(const struct json *o, struct image_config *c, struct erro
         r = r ? r : map_member(o, "Labels", true, &c->labels, e);
         r = r ? r : map_member(o, "ExposedPorts", false, &c->exposed, e);
         r = r ? r : map_member(o, "Volumes", false, &c->volumes, e);
+        r = r ? r : list_member(o, "OnBuild", &c->on_build, e);
         r = r ? r : text_member(o, "WorkingDir", &c->workdir, e);
         r = r ? r : text_member(o, "User", &c->user, e);
         r = r ? r : text_member(o, "StopSignal", &c->stop_signal, e);
@@ -299,6 +301,8 @@ void image_config_write(const struct image_config *c, struct json_writer *w) {
         put_map(w, "Volumes", c->volumes, false);
         put_text(w, "WorkingDir", c->workdir);
         put_map(w, "Labels", c->labels, true);
+        if (c->on_build && c->on_build[0])
+                put_list(w, "OnBuild", c->on_build);
         put_text(w, "StopSignal", c->stop_signal);
         put_list(w, "Shell", c->shell);
         json_end_object(w);

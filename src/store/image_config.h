@@ -18,6 +18,7 @@ struct image_config {              /* all owned; NULL = not given */
         char **labels;             /* "name=value" */
         char **exposed;            /* "8080/tcp" */
         char **volumes;            /* absolute paths */
+        char **on_build;           /* instructions for who builds on it, which no build here runs */
         char *stop_signal;
         char *architecture, *os;
         char *created;             /* RFC 3339, as given */

@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import brigd  # noqa: E402
+from images import load, shell, with_configuration  # noqa: E402
 from test_images import build, events, fails, run  # noqa: E402
 
 
@@ -23,6 +24,11 @@ def daemon():
 
 def made(daemon, name, dockerfile, **more):
     return build(daemon, dockerfile, names=[name], network="none", **more)
+
+
+def test_a_base_with_instructions_for_who_builds_on_it_is_refused(daemon):
+    load(daemon, with_configuration(shell(), name="triggers:1", OnBuild=["COPY . /app", "RUN make"]))
+    fails(daemon, "dockerfile line 2: FROM: the base image has ONBUILD instructions, which are not supported: 'COPY . /app'", "# base\nFROM triggers:1\n")
 
 
 # ---- the text -------------------------------------------------------------------------------------------------------------------

@@ -98,6 +98,8 @@ static void what_is_not_supported_is_named_with_its_line(void **state) {
                 { "RUN x", "line 1: RUN before the first FROM" },
                 { "FROM a\nFOO x", "line 2: unknown instruction: FOO" },
                 { "FROM a\n\n\nONBUILD RUN x", "line 4: ONBUILD" },
+                { "FROM a\nHEALTHCHECK --interval=3s CMD x", "line 2: HEALTHCHECK" },
+                { "FROM a\nHEALTHCHECK CMD", "line 2: HEALTHCHECK" },
                 { "FROM a\nRUN --mount=type=cache,target=/x y", "line 2: RUN --mount is not supported" },
                 { "FROM a\nRUN --security=insecure y", "line 2: RUN --security" },
                 { "FROM a\nRUN --network=host y", "--network=host" },
