@@ -16,7 +16,8 @@
 
 /* 200 hears, 203 and 204 are the real streams; ours are nowhere, so that `set -x` traces the command and not the loop. What of ours may
  * fail stands where `set -e` does not look; eval must not, or `set -e` would mean nothing to the command. The state is restored outside any
- * function, or its variables would be local. */
+ * function, or its variables would be local. All rests on `builtin`: a function of that name that breaks it is taken away, in POSIX mode, where
+ * `unset` is found before any function; what that mode leaves behind is put back. */
 static const char driver[] =
         "exec 200<&0 203>&1 204>&2 </dev/null >/dev/null 2>&1\n"
         "shopt -s expand_aliases\n"
@@ -28,6 +29,9 @@ static const char driver[] =
         "  IFS= builtin read -r -d '' __brig_command </proc/self/fd/201 || :\n"
         "  builtin eval \"$__brig_command\" </dev/null >&203 2>&204 200<&- 201<&- 203>&- 204>&- 205>&-\n"
         "  __brig_status=$?\n"
+        "  __brig_ok=; builtin eval __brig_ok=1 || __brig_ok=\n"
+        "  case $__brig_ok in '') POSIXLY_CORRECT=y; unset -f builtin; unset POSIXLY_CORRECT;"
+        " builtin shopt -s expand_aliases; builtin shopt -u inherit_errexit;; esac\n"
         "  __brig_save || :\n"
         "  builtin printf '%s\\0%s\\0' \"$__brig_status\" \"$PWD\" >&205 || :\n"
         "done\n";

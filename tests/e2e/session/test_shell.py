@@ -139,6 +139,15 @@ def test_hostile_state(shell):
     assert shell.run("echo still")["stdout"] == "still\n"
 
 
+@pytest.mark.parametrize("text", ["builtin() { return 0; }", "builtin() { false; }", "builtin() { echo mine; }", "eval() { :; }; read() { :; }; printf() { :; }; declare() { :; }",
+                                  "alias builtin=false eval=false read=false", "builtin() { command builtin \"$@\"; }", "eval() { :; }; builtin() { :; }; set -e"])
+def test_names_of_the_shells_own_may_be_taken(shell, text):
+    assert shell.run(f"x=kept; alias ll='echo listed'; {text}", timeout=20)["timed_out"] is False
+    got = shell.run("set +e; \\echo $x; ll", timeout=20)
+    assert got["stdout"] == "kept\nlisted\n" and not got["timed_out"], got
+    assert shell.run("x=$(false; echo on); [ -z \"$POSIXLY_CORRECT\" ] && shopt -q expand_aliases && ! shopt -q inherit_errexit", timeout=20)["exit_code"] == 0
+
+
 def test_one_command_at_a_time(session, shell):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         first = pool.submit(shell.run, "sleep 1; echo first")
