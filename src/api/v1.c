@@ -85,7 +85,7 @@ static const struct v1_route table[] = {
         { "PUT", "/v1/sessions/{id}/network", v1_put_network, "setNetwork", "Gives it other rules, from now on.", v1_network_body, .status = 200, .answer = "the same" },
         { "POST", "/v1/sessions/{id}/pause", v1_post_pause, "pauseSession", "Stops every process where it stands.", .status = 200, .answer = "`id`, `paused`" },
         { "POST", "/v1/sessions/{id}/resume", v1_post_resume, "resumeSession", "Lets them go on.", .status = 200, .answer = "`id`, `paused`" },
-        { "POST", "/v1/sessions/{id}/snapshots", v1_post_snapshot, "snapshotSession", "Makes an image of its files as they are; its processes stand still meanwhile.", v1_snapshot_body, .status = 200, .answer = "the image" },
+        { "POST", "/v1/sessions/{id}/snapshots", v1_post_snapshot, "snapshotSession", "Makes an image of its files as they are, without sockets and FIFOs; its processes stand still meanwhile.", v1_snapshot_body, .status = 200, .answer = "the image" },
         { "POST", "/v1/sessions/{id}/fork", v1_post_fork, "forkSession", "Starts sessions from a snapshot of its files, all or none, with what it was started with.", v1_fork_body, .status = 201, .answer = "`snapshot`, the image's digest, and `sessions`, their ids" },
         { "GET", "/v1/sessions/{id}/diff", v1_get_diff, "diffSession", "What it has added, changed and deleted below `/`, in the order of a walk.", QUERY(diff_query), .status = 200, .answer = "`changes`: `path`, `change` (added, changed, deleted), `type`, `size`; `more` where there are" },
         { "POST", "/v1/sessions/{id}/exec", v1_post_exec, "exec", "Runs a command and waits for its end.", v1_exec_body, .status = 200, .answer = "`exit_code`, `stdout`, `stderr`, and how it ended" },
