@@ -216,7 +216,7 @@ static bool authorize(const struct http_request *r, void *user) {
         return secret && rlm_secret_ok(f->root, secret);
 }
 
-static int error_body(int status, const char *message, struct buf *b) {
+static int error_body(int status, const char *path, const char *message, struct buf *b) {
         static const struct { int status; const char *code; } codes[] = {
                 { 400, "invalid" }, { 401, "unauthorized" }, { 404, "not_found" }, { 405, "method_not_allowed" }, { 408, "request_timeout" }, { 413, "ToolResultTooLarge" },
                 { 414, "too_large" }, { 431, "too_large" }, { 503, "too_many_connections" },

@@ -14,6 +14,8 @@
 
 const struct http_route *v1_routes(size_t *ret_n);
 /* The OpenAPI 3.1 description, and the page for people. */
+/* For http_config.error_body: what the server refuses by itself, in the shape of these calls below "/v1/" and as {"error": text} elsewhere. */
+int v1_or_plain_error(int status, const char *path, const char *message, struct buf *b);
 int v1_openapi(struct buf *ret);
 int v1_document(struct buf *ret);
 int executor_session_document(struct buf *ret);        /* the fields of the executor's sessions */

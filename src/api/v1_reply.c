@@ -7,9 +7,8 @@
 
 /* ---- answers -------------------------------------------------------------------------------------------------------------------- */
 
-void v1_error(struct http_request *r, int status, const char *code, const char *message, const char *hint) {
-        _cleanup_buf_ struct buf b = BUF_INIT(16384);
-        struct json_writer w = JSON_WRITER(&b);
+static int put_error(const char *code, const char *message, const char *hint, struct buf *b) {
+        struct json_writer w = JSON_WRITER(b);
         json_begin_object(&w);
         json_put_key(&w, "error");
         json_begin_object(&w);
@@ -18,7 +17,31 @@ void v1_error(struct http_request *r, int status, const char *code, const char *
         json_field_text(&w, "hint", hint);
         json_end_object(&w);
         json_end_object(&w);
-        v1_reply(r, status, json_finish(&w), &b);
+        return json_finish(&w);
+}
+
+void v1_error(struct http_request *r, int status, const char *code, const char *message, const char *hint) {
+        _cleanup_buf_ struct buf b = BUF_INIT(16384);
+        int x = put_error(code, message, hint, &b);
+        v1_reply(r, status, x, &b);
+}
+
+int v1_or_plain_error(int status, const char *path, const char *message, struct buf *b) {
+        static const struct { int status; const char *code; } codes[] = {
+                { 401, "unauthorized" }, { 403, "forbidden" }, { 404, "not_found" }, { 405, "method_not_allowed" }, { 408, "timeout" }, { 413, "too_large" },
+                { 414, "too_large" }, { 416, "range" }, { 431, "too_large" }, { 503, "busy" },
+        };
+        const char *code = "invalid";
+        for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+                if (codes[i].status == status)
+                        code = codes[i].code;
+        if (strncmp(path, "/v1/", 4) == 0)
+                return put_error(code, message, NULL, b);
+        struct json_writer w = JSON_WRITER(b);
+        json_begin_object(&w);
+        json_field_text(&w, "error", message);
+        json_end_object(&w);
+        return json_finish(&w);
 }
 
 struct v1_fault { int x, status; const char *code, *message, *hint; unsigned retry_after_s; };

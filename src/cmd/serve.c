@@ -78,7 +78,7 @@ static int start_http(struct daemon *d, struct error *e) {
         struct http_config hc = {
                 .listen = d->cfg.listen, .routes = d->routes, .n_routes = n, .token = d->cfg.token, .any_host = d->cfg.insecure_open,
                 .deny_uid_first = (uint32_t)d->cfg.id_base, .deny_uid_count = IDRANGE_SIZE * IDRANGE_MAX, .spool_dir = d->spool,
-                .log = log_request, .user = &d->api,
+                .error_body = v1_or_plain_error, .log = log_request, .user = &d->api,
         };
         http_limits_default(&hc.limits);
         r = http_server_start(&d->loop, &hc, &d->http, e);

@@ -277,7 +277,7 @@ static int default_error_body(const char *message, struct buf *b) {
 void http_respond_error(struct http_request *r, int status, const char *message) {
         const struct http_config *cfg = &r->c->s->cfg;
         _cleanup_buf_ struct buf b = BUF_INIT(COPY_MAX);
-        int e = cfg->error_body ? cfg->error_body(status, message, &b) : default_error_body(message, &b);
+        int e = cfg->error_body ? cfg->error_body(status, http_path(r), message, &b) : default_error_body(message, &b);
         if (status == 401)
                 http_respond_header(r, "WWW-Authenticate", "Bearer");
         http_respond(r, status, "application/json", buf_str(&b), e < 0 ? 0 : b.len);

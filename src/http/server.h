@@ -72,8 +72,8 @@ struct http_config {
         uint32_t deny_uid_first, deny_uid_count;    /* local peers with these uids are refused (sock_diag; SO_PEERCRED on unix:) */
         const char *spool_dir;     /* NULL = /tmp; copied */
         void (*log)(const struct http_request *r, int status, uint64_t ms, void *user);  /* after each answer; may be NULL */
-        /* Body of an error that the server itself makes (404, 405, 401, 413...). NULL = {"error": message}. */
-        int (*error_body)(int status, const char *message, struct buf *b);
+        /* Body of an error that the server itself makes (404, 405, 401, 413...). `path`: as far as it was understood, or "". NULL = {"error": message}. */
+        int (*error_body)(int status, const char *path, const char *message, struct buf *b);
         void *user;
 };
 int http_server_start(uv_loop_t *loop, const struct http_config *cfg, struct http_server **ret, struct error *e);

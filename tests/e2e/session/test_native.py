@@ -437,3 +437,11 @@ def test_openapi(daemon):
         assert [p["name"] for p in op["parameters"] if p["in"] == "path"] == wanted
     create = got["paths"]["/v1/sessions"]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
     assert create["image"]["type"] == "string" and create["limits"]["properties"]["memory_mb"]["minimum"] == 16
+
+
+def test_what_http_refuses_has_the_shape_of_the_calls(native, daemon):
+    s = native()
+    for method, path, headers, status, code in (("GET", "/v1/sessions?state=%00", {}, 400, "invalid"), ("GET", "/v1/nosuch", {}, 404, "not_found"), ("PUT", "/v1/sessions", {}, 405, "method_not_allowed"),
+                                                ("GET", f"/v1/sessions/{s.id}/files?path=/etc/passwd", {"Range": "bytes=99999999-"}, 416, "range")):
+        fault(s.daemon.call(method, path, None, headers), status, code)
+    assert s.daemon.call("GET", "/nosuch").json == {"error": "Not found"}
