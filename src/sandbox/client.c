@@ -271,6 +271,7 @@ static void on_poll_closed(uv_handle_t *h) {
         struct spawner *sp = h->data;
         channel_release(&sp->channel);
         fd_close(sp->pidfd);
+        layers_forget(sp);
         free(sp->refs);
         free(sp);
 }

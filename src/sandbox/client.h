@@ -34,6 +34,8 @@ int client_send(struct spawner *sp, uint32_t type, uint64_t ref, uint64_t handle
 void sandbox_event(struct spawner *sp, struct message *m);
 /* The spawner is dead: every sandbox and exec of it ends now. */
 void sandbox_all_lost(struct spawner *sp);
+/* Frees the requests of layers.c that no answer will come to any more. Nobody is called. */
+void layers_forget(struct spawner *sp);
 
 /* ---- sandbox.c and exec.c ---- */
 

@@ -73,6 +73,12 @@ static int request(struct spawner *sp, enum layer_op op, const char *id, const s
         return r;
 }
 
+void layers_forget(struct spawner *sp) {
+        for (size_t i = 0; i < sp->alloc_refs; i++)
+                if (sp->refs[i].ref && sp->refs[i].answer == on_answer)
+                        free(sp->refs[i].user);
+}
+
 int layers_publish(struct spawner *sp, const struct layer_manifest *m, layer_published done, void *user) {
         return request(sp, LAYER_OP_PUBLISH, NULL, m, &(struct layer_call){ .published = done, .user = user });
 }
