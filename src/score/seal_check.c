@@ -191,6 +191,8 @@ static int on_passing(struct checking *c, const char *path, bool is_dir) {
         size_t n, dir_len;
         if (c->v->launched || is_there(c->job.tree, path) || is_there(c->job.base, path) || has(&c->marked, path) || has(&c->touched, path))
                 return 0;
+        if (compiled && !c->v->no_bytecode)
+                return 0;
         if (compiled)
                 return strchr(compiled, '/') ? on_compiled(c, path, compiled) : tell(c, "test_file_changed", path, detail);
         enum config_class class = config_classify(path, &module, &n, &dir_len);
@@ -217,7 +219,7 @@ static int on_made(struct checking *c, const char *dir, const char *name, bool i
 
 static int on_event(struct checking *c, const struct inotify_event *ev) {
         if (ev->mask & IN_Q_OVERFLOW)
-                return tell(c, "many_files_written", "", "more happened beside the tests than the kernel remembers");
+                return c->v->launched ? 0 : tell(c, "many_files_written", "", "more happened beside the tests than the kernel remembers");
         const char *dir = ev->wd > 0 && ev->wd <= (int)SEAL_WATCHES_MAX ? c->watched[ev->wd - 1] : NULL;
         if (!dir)
                 return 0;
