@@ -53,6 +53,29 @@ static struct ticket *next_in_line(struct admission *a) {
         return s_may ? s : io_may ? io : NULL;
 }
 
+/* How many waiters will have a slot once those that are being stopped have gone, and `more`, an idle one or NULL, with them. */
+static unsigned will_be_served(const struct admission *a, const struct ticket *more) {
+        unsigned io_more = more && more->kind == ADMISSION_IO, s_more = more && !io_more;
+        unsigned s_used = a->used - a->used_io - (a->n_stopping - a->n_stopping_io) - s_more, io_used = a->used_io - a->n_stopping_io - io_more;
+        unsigned s = MIN2(a->n_waiting - a->n_waiting_io, a->slots - 1 - s_used);
+        return MIN2(s + a->n_waiting_io, a->slots - s_used - io_used);
+}
+
+/* The least recently used one whose end serves one waiter more. */
+static struct ticket *to_stop(const struct admission *a) {
+        unsigned served = will_be_served(a, NULL);
+        struct ticket *t = served < a->n_waiting ? a->idle.first : NULL;
+        while (t && will_be_served(a, t) <= served)
+                t = t->next;
+        return t;
+}
+
+static void wait_less(struct admission *a, struct ticket *t) {
+        list_remove(line_of(a, t), t);
+        a->n_waiting--;
+        a->n_waiting_io -= t->kind == ADMISSION_IO;
+}
+
 /* Hands out what is free, then asks for as many idle ones as waiters lack. Callbacks may come back in here: one loop does all. */
 static void decide(struct admission *a) {
         if (a->deciding)
@@ -61,18 +84,18 @@ static void decide(struct admission *a) {
         for (;;) {
                 struct ticket *t = next_in_line(a);
                 if (t) {
-                        list_remove(line_of(a, t), t);
-                        a->n_waiting--;
+                        wait_less(a, t);
                         hold(a, t);
                         t->granted(t);
                         continue;
                 }
-                struct ticket *idle = a->idle.first;
-                if (!idle || a->n_stopping >= a->n_waiting)
+                struct ticket *idle = to_stop(a);
+                if (!idle)
                         break;
                 list_remove(&a->idle, idle);
                 idle->state = TICKET_STOPPING;
                 a->n_stopping++;
+                a->n_stopping_io += idle->kind == ADMISSION_IO;
                 a->stop(idle);
         }
         a->deciding = false;
@@ -88,6 +111,7 @@ bool admission_request(struct admission *a, struct ticket *t, enum admission_kin
         t->state = TICKET_WAITING;
         list_add(line_of(a, t), t);
         a->n_waiting++;
+        a->n_waiting_io += kind == ADMISSION_IO;
         decide(a);
         return false;
 }
@@ -95,8 +119,7 @@ bool admission_request(struct admission *a, struct ticket *t, enum admission_kin
 void admission_cancel(struct admission *a, struct ticket *t) {
         if (t->state != TICKET_WAITING)
                 return;
-        list_remove(line_of(a, t), t);
-        a->n_waiting--;
+        wait_less(a, t);
         t->state = TICKET_NONE;
         decide(a);
 }
@@ -122,8 +145,10 @@ void admission_release(struct admission *a, struct ticket *t) {
                 return;
         if (t->state == TICKET_IDLE)
                 list_remove(&a->idle, t);
-        if (t->state == TICKET_STOPPING)
+        if (t->state == TICKET_STOPPING) {
                 a->n_stopping--;
+                a->n_stopping_io -= t->kind == ADMISSION_IO;
+        }
         t->state = TICKET_NONE;
         a->used--;
         a->used_io -= t->kind == ADMISSION_IO;

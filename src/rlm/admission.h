@@ -8,8 +8,9 @@
  *               └──────── granted at once ───────^     release (the sandbox is confirmed gone) ──> (none)
  *
  * - First come, first served among roots and children, and among host I/O; of both, the older one goes first unless only the other may.
- * - An idle root keeps its slot until somebody waits for it: then the least recently used idle one is asked to stop, one for each waiter
- *   that lacks a slot. Its slot is free once it is released, not before: a stop that is not confirmed gives nothing away.
+ * - An idle one keeps its slot until somebody waits for it: then the least recently used whose slot lets one more waiter in is asked to
+ *   stop, one for each waiter that lacks a slot; a slot that no waiter may have stops nobody. It is free once it is released, not before: a
+ *   stop that is not confirmed gives nothing away.
  * - A waiter that gives up leaves nothing behind. */
 #pragma once
 #include <stdbool.h>
@@ -36,7 +37,7 @@ struct ticket {                            /* in its owner's object; zeroed: non
 struct ticket_list { struct ticket *first, **last; };
 struct admission {
         unsigned slots, used, used_io;
-        unsigned n_waiting, n_stopping;
+        unsigned n_waiting, n_waiting_io, n_stopping, n_stopping_io;      /* all, and of host I/O */
         struct ticket_list line[2];        /* roots and children; host I/O */
         struct ticket_list idle;           /* least recently used first */
         uint64_t next_order;

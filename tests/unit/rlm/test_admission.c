@@ -191,6 +191,63 @@ static void one_waiter_stops_one_root_only(void **state) {
         assert_string_equal(granted, "4");
 }
 
+static void host_io_that_is_idle_goes_for_host_io_or_for_a_root_that_may_have_its_slot(void **state) {
+        init(3);
+        ask(0, ADMISSION_IO);
+        ask(1, ADMISSION_IO);
+        admission_idle(&a, &t[0]);
+        admission_idle(&a, &t[1]);
+        ask(2, ADMISSION_ROOT);
+        assert_false(ask(3, ADMISSION_ROOT));
+        assert_string_equal(stopped, "0");
+        assert_false(ask(4, ADMISSION_IO));
+        assert_string_equal(stopped, "01");
+}
+
+static void nothing_is_stopped_for_a_root_that_may_not_have_its_slot(void **state) {
+        init(2);
+        ask(0, ADMISSION_ROOT);
+        ask(1, ADMISSION_IO);
+        admission_idle(&a, &t[1]);
+        assert_false(ask(2, ADMISSION_ROOT));
+        assert_string_equal(stopped, "");
+        assert_true(admission_busy(&a, &t[1]));
+        admission_idle(&a, &t[0]);             /* this one's slot it may have */
+        assert_string_equal(stopped, "0");
+        admission_release(&a, &t[0]);
+        assert_string_equal(granted, "2");
+}
+
+static void the_idle_one_whose_slot_helps_is_stopped_though_another_is_older(void **state) {
+        init(3);
+        ask(0, ADMISSION_IO);
+        admission_idle(&a, &t[0]);
+        ask(1, ADMISSION_ROOT);
+        ask(2, ADMISSION_ROOT);
+        admission_idle(&a, &t[2]);
+        assert_false(ask(3, ADMISSION_ROOT));
+        assert_string_equal(stopped, "2");
+        assert_false(ask(4, ADMISSION_ROOT));  /* for it there is none */
+        assert_string_equal(stopped, "2");
+}
+
+/* How many who wait would be served if those that are being stopped were gone, and `extra` (a ticket, or -1) with them: one by one. */
+static unsigned served(int extra) {
+        unsigned s = 0, io = 0, s_waits = 0, io_waits = 0, n = 0;
+        for (int k = 0; k < TICKETS; k++) {
+                bool is_io = t[k].kind == ADMISSION_IO, holds = t[k].state == TICKET_HELD || (t[k].state == TICKET_IDLE && k != extra), waits = t[k].state == TICKET_WAITING;
+                s += holds && !is_io;
+                io += holds && is_io;
+                s_waits += waits && !is_io;
+                io_waits += waits && is_io;
+        }
+        for (; io_waits > 0 && s + io < 4; io_waits--, io++)
+                n++;
+        for (; s_waits > 0 && s + io < 4 && s < 3; s_waits--, s++)
+                n++;
+        return n;
+}
+
 /* Random words, and what must hold after each. */
 static void the_numbers_hold_whatever_happens(void **state) {
         uint32_t x = 1;
@@ -205,7 +262,7 @@ static void the_numbers_hold_whatever_happens(void **state) {
                         break;
                 case 1: admission_cancel(&a, one); break;
                 case 2:
-                        if (one->state == TICKET_HELD && one->kind != ADMISSION_IO)
+                        if (one->state == TICKET_HELD)
                                 admission_idle(&a, one);
                         break;
                 case 3:
@@ -215,21 +272,21 @@ static void the_numbers_hold_whatever_happens(void **state) {
                 case 4: admission_release(&a, one); break;
                 }
                 granted[0] = stopped[0] = 0;
-                unsigned used = 0, io = 0, waiting = 0, stopping = 0, idle = 0;
+                unsigned used = 0, io = 0, waiting = 0, stopping = 0;
                 for (int k = 0; k < TICKETS; k++) {
                         bool holds = t[k].state > TICKET_WAITING;
                         used += holds;
                         io += holds && t[k].kind == ADMISSION_IO;
                         waiting += t[k].state == TICKET_WAITING;
                         stopping += t[k].state == TICKET_STOPPING;
-                        idle += t[k].state == TICKET_IDLE;
                 }
                 assert_int_equal(a.used, used);
                 assert_int_equal(a.used_io, io);
                 assert_int_equal(a.n_waiting, waiting);
                 assert_int_equal(a.n_stopping, stopping);
                 assert_true(used <= 4 && used - io <= 3);
-                assert_true(idle == 0 || stopping >= waiting);         /* nobody waits for a root that does nothing */
+                for (int k = 0; k < TICKETS; k++)                      /* nobody waits for one that does nothing */
+                        assert_false(t[k].state == TICKET_IDLE && served(k) > served(-1));
                 bool room = used < 4 && used - io < 3;
                 assert_false(room && a.line[0].first);
                 assert_false(used < 4 && a.line[1].first);
@@ -250,6 +307,9 @@ int main(void) {
                 cmocka_unit_test(one_that_is_being_stopped_cannot_be_used_again),
                 cmocka_unit_test(a_root_that_becomes_idle_while_somebody_waits_is_stopped),
                 cmocka_unit_test(one_waiter_stops_one_root_only),
+                cmocka_unit_test(host_io_that_is_idle_goes_for_host_io_or_for_a_root_that_may_have_its_slot),
+                cmocka_unit_test(nothing_is_stopped_for_a_root_that_may_not_have_its_slot),
+                cmocka_unit_test(the_idle_one_whose_slot_helps_is_stopped_though_another_is_older),
                 cmocka_unit_test(the_numbers_hold_whatever_happens),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
