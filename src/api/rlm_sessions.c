@@ -199,6 +199,7 @@ void v1_list_rlm_sessions(struct http_request *r, void *user) {
         json_end_array(&w);
         json_field_uint(&w, "slots", st.slots);
         json_field_uint(&w, "slots_used", st.slots_used);
+        json_field_uint(&w, "warm", st.warm);
         json_field_uint(&w, "roots", st.roots);
         json_field_uint(&w, "waiting", st.waiting);
         json_end_object(&w);

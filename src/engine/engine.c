@@ -298,10 +298,11 @@ static int open_rlm(struct engine *en, struct error *e) {
         uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), cpus = (uint64_t)MAX2(sysconf(_SC_NPROCESSORS_ONLN), 1L);
         struct rlm_config rc = {
                 .loop = en->loop, .spawner = en->spawner, .ledger = en->ledger, .slots = (unsigned)cfg->rlm_slots, .idle_ms = cfg->rlm_idle_s * 1000,
+                .warm_roots = (unsigned)cfg->rlm_warm_roots,
                 .limits = { (unsigned)cfg->rlm_calls_max, (unsigned)cfg->rlm_pending_max, (unsigned)cfg->rlm_prompts_max }, .network = (enum sandbox_network)cfg->rlm_network,
         };
         sandbox_limits_default(&rc.root_limits);
-        rc.root_limits.cpu_milli = MIN2(cfg->rlm_root_cpus, cpus) * 1000;
+        rc.root_limits.cpu_milli = cfg->rlm_root_cpus < cpus ? cfg->rlm_root_cpus * 1000 : 0;     /* 0: all that there are */
         rc.root_limits.memory_bytes = MIN2(cfg->rlm_root_memory_bytes, memory);
         rc.root_limits.disk_bytes = cfg->rlm_root_disk_bytes;
         rc.root_limits.output_bytes = UINT64_MAX;      /* turns keep the head and the tail of what they write */

@@ -58,7 +58,7 @@ struct engine_config {
         uint64_t mirror_cache_bytes;       /* 0 = by the disk */
         uint64_t low_water_bytes, ballast_bytes;
         uint64_t rlm_slots;                /* runtime.max_active_leases */
-        uint64_t rlm_idle_s, rlm_calls_max, rlm_pending_max, rlm_prompts_max;
+        uint64_t rlm_idle_s, rlm_warm_roots, rlm_calls_max, rlm_pending_max, rlm_prompts_max;
         uint64_t rlm_root_cpus, rlm_root_memory_bytes, rlm_root_disk_bytes;
         int rlm_network;                   /* enum sandbox_network */
         uint64_t id_base;

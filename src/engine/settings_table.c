@@ -99,6 +99,8 @@ const struct setting settings_table[] = {
           "How many sandboxes the RLM runtime holds at a time, host I/O included; roots and children take one less. More than 8 by the flag only." },
         { "runtime", "idle_seconds", "runtime-idle-seconds", { NULL }, SETTING_NUMBER, AT(rlm_idle_s), "s", "300", 1, 604800, NULL, false,
           "A root that no turn has used for this long is stopped; the session and its files stay." },
+        { "runtime", "warm_roots", "runtime-warm-roots", { NULL }, SETTING_NUMBER, AT(rlm_warm_roots), "sandboxes", "2", 0, 64, NULL, false,
+          "How many sandboxes with Python up in them are kept ready for the next roots, once there is a session; they hold no slot, and go when no root was wanted for `runtime.idle_seconds`. 0 = each root is made from nothing." },
         { "runtime", "max_tool_calls", "runtime-max-tool-calls", { NULL }, SETTING_NUMBER, AT(rlm_calls_max), "calls", "256", 1, 100000, NULL, false,
           "How many tools the code of one turn may call." },
         { "runtime", "max_pending_calls", "runtime-max-pending-calls", { NULL }, SETTING_NUMBER, AT(rlm_pending_max), "calls", "64", 1, 1024, NULL, false,

@@ -11,7 +11,7 @@
  * Order of things that others rely on: a turn's process is confirmed dead before the next one begins; a root's sandbox is confirmed gone before
  * its slot is free and before its session gets another; a generation is on disk before anybody hears of it.
  *
- * Files: session.c (set, ledger, drain), root.c (sandboxes), turn.c (begin, end, fence), action.c (execute, clocks), calls.c (both faces of the
+ * Files: session.c (set, ledger, drain), root.c (sandboxes), warm.c (those that stand ready), turn.c (begin, end, fence), action.c (execute, clocks), calls.c (both faces of the
  * broker), lease.c (the state machine of calls), admission.c (slots), contract.c (tools and outputs).
  *
  * Loop thread only. Callbacks may run from inside the call that starts the work. */
@@ -36,6 +36,7 @@
 #define RLM_POLLS_MAX 16u                  /* of a turn at a time */
 #define RLM_SUBSCRIBERS_MAX 8u             /* to a turn's events */
 #define RLM_WAIT_MAX_S 60u                 /* of a long poll */
+#define RLM_WARM_MAX 64u
 #define RLM_BROKER_PORT 8765
 #define RLM_BROKER_NAME "brig-broker"      /* abstract Unix socket of the sandbox's network namespace */
 #define RLM_BROKER_CONNECTIONS_MAX 16u
@@ -76,7 +77,8 @@ struct rlm_config {
         struct spawner *spawner;
         struct ledger *ledger;
         unsigned slots;
-        uint64_t idle_ms;                  /* a root that no turn has used for so long is stopped */
+        uint64_t idle_ms;                  /* a root that no turn has used for so long is stopped; the warm ones, when none was wanted for so long */
+        unsigned warm_roots;               /* how many are made ahead, up to RLM_WARM_MAX */
         struct leases_limits limits;
         struct sandbox_limits root_limits;
         enum sandbox_network network;
@@ -87,7 +89,7 @@ void rlm_set_face(struct rlm *m, const struct rlm_face *face, void *user);      
 void rlm_drain(struct rlm *m, void (*done)(void *user), void *user);
 void rlm_free(struct rlm *m);              /* after a drain, or when the spawner is lost; NULL is fine */
 const struct rlm_config *rlm_settings(const struct rlm *m);
-struct rlm_stats { size_t sessions, turns, roots, waiting; unsigned slots, slots_used; };
+struct rlm_stats { size_t sessions, turns, roots, waiting; unsigned slots, slots_used, warm; };
 void rlm_stats(const struct rlm *m, struct rlm_stats *ret);
 
 /* ---- sessions ------------------------------------------------------------------------------------------------------------------------ */

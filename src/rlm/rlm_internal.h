@@ -4,9 +4,9 @@
 #include "rlm/action_clock.h"
 #include "rlm/admission.h"
 #include "rlm/contract.h"
-#include "rlm/interpreter.h"
 #include "rlm/rlm.h"
 #include "rlm/transcript.h"
+#include "rlm/warm.h"
 
 struct waiter { struct waiter *next; void (*done)(void *user); void (*fenced)(uint64_t generation, void *user); void *user; };
 
@@ -17,9 +17,11 @@ struct rlm {
         struct map sessions;
         struct rlm_root *roots;            /* all that are not gone yet */
         size_t n_turns, n_roots, open_handles;
+        struct warm *warm;                 /* sandboxes for roots */
+        uv_timer_t unwanted;               /* when no root was wanted for long */
         uv_timer_t soon;                   /* sessions that go on from the loop */
         struct rlm_session *later;
-        bool draining, freed;
+        bool draining, warm_stopped, freed;
         struct waiter *drained;
 };
 
@@ -32,10 +34,8 @@ struct rlm_root {
         struct rlm_turn *turn;             /* whose process it runs or last ran, until that is confirmed dead */
         enum root_state state;
         struct ticket ticket;
-        struct sandbox *sandbox;
-        struct interpreter *interpreter;
+        struct warm_box *box;              /* NULL: not made yet, or gone */
         void *face;
-        int fds[2]; unsigned asked;        /* listening sockets, while it is made; sockets that are still to come */
         uv_timer_t idle;
         bool tainted, closed;
         bool out_of_memory;                /* that limit fired */
@@ -109,6 +109,8 @@ void rlm_check_drained(struct rlm *m);
 int waiter_add(struct waiter **list, void (*done)(void *user), void (*fenced)(uint64_t generation, void *user), void *user);
 void waiters_run(struct waiter **list, uint64_t generation);
 /* root.c */
+int roots_open(struct rlm *m);                         /* the pool */
+void roots_wanted(struct rlm *m);                      /* somebody is likely to ask for one: some are made ahead from now on */
 void root_stop_idle(struct ticket *t);
 int root_request(struct rlm_session *s, struct error *e);      /* session->root, made when there is a slot */
 void root_end(struct rlm_root *r);                     /* destroyed; its session does without it from now on */

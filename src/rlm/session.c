@@ -203,6 +203,7 @@ void rlm_session_create(struct rlm *m, const struct rlm_session_spec *spec, rlm_
                 .id = s->id, .kind = RLM_KIND, .tenant = spec->tenant, .body = body, .body_len = (size_t)n, .idempotency_key = spec->key,
                 .body_hash = spec->key ? spec->hash : NULL, .created_ms = wall_ms(),
         };
+        roots_wanted(m);
         int r = ledger_insert(m->cfg.ledger, &job, 1, on_inserted, s);
         if (r < 0)
                 on_inserted(r, s);
@@ -274,9 +275,13 @@ int rlm_open(const struct rlm_config *cfg, struct rlm **ret, struct error *e) {
         m->cfg = *cfg;
         admission_init(&m->admission, cfg->slots, root_stop_idle);
         uv_timer_init(cfg->loop, &m->soon);
-        m->soon.data = m;
-        m->open_handles = 1;
+        uv_timer_init(cfg->loop, &m->unwanted);
+        m->soon.data = m->unwanted.data = m;
+        uv_unref((uv_handle_t *)&m->unwanted);
+        m->open_handles = 2;
         int r = map_init(&m->sessions, session_key);
+        if (r == 0)
+                r = roots_open(m);
         if (r == 0)
                 r = ledger_each_kind(cfg->ledger, RLM_KIND, 0, recover_row, m);
         if (r < 0) {
@@ -302,12 +307,12 @@ const struct rlm_config *rlm_settings(const struct rlm *m) { return &m->cfg; }
 void rlm_stats(const struct rlm *m, struct rlm_stats *ret) {
         *ret = (struct rlm_stats){
                 .sessions = m->sessions.n, .turns = m->n_turns, .roots = m->n_roots, .waiting = m->admission.n_waiting, .slots = m->admission.slots,
-                .slots_used = m->admission.used,
+                .slots_used = m->admission.used, .warm = warm_ready(m->warm, NULL),
         };
 }
 
 void rlm_check_drained(struct rlm *m) {
-        if (m->draining && m->n_roots == 0 && m->n_turns == 0)
+        if (m->draining && m->warm_stopped && m->n_roots == 0 && m->n_turns == 0)
                 waiters_run(&m->drained, 0);
 }
 
@@ -316,7 +321,15 @@ static void drain_turn(struct rlm_session *s, void *user) {
                 (void)rlm_turn_end(s->turn, NULL, NULL);
 }
 
+static void on_warm_stopped(void *user) {
+        struct rlm *m = user;
+        m->warm_stopped = true;
+        rlm_check_drained(m);
+}
+
 void rlm_drain(struct rlm *m, void (*done)(void *user), void *user) {
+        if (!m->draining)
+                warm_stop(m->warm, on_warm_stopped, m);
         m->draining = true;
         (void)waiter_add(&m->drained, done, NULL, user);
         rlm_each(m, drain_turn, NULL);
@@ -346,5 +359,7 @@ void rlm_free(struct rlm *m) {
                 free(container_of(n, struct rlm_session, node));
         }
         map_release(&m->sessions);
+        warm_free(TAKE_PTR(m->warm));
         uv_close((uv_handle_t *)&m->soon, on_closed);
+        uv_close((uv_handle_t *)&m->unwanted, on_closed);
 }

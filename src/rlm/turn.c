@@ -242,7 +242,7 @@ static void start_process(struct rlm_turn *t, struct rlm_root *root) {
         struct error e = { 0 };
         uv_timer_stop(&t->timer);
         uv_timer_stop(&root->idle);
-        int r = turn_process_start(root->interpreter, &spec, &callbacks, t, &t->process, &e);
+        int r = turn_process_start(warm_box_interpreter(root->box), &spec, &callbacks, t, &t->process, &e);
         if (r < 0) {
                 root->tainted = true;
                 root_end(root);

@@ -1,7 +1,12 @@
 /* The pool of warm boxes: see warm.h. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "base/buf.h"
+#include "base/fs.h"
 #include "base/strv.h"
 #include "rlm/warm.h"
 
@@ -10,8 +15,9 @@ enum box_state { BOX_MAKING, BOX_READY, BOX_ENDING };
 struct kind {
         char name[WARM_NAME_MAX + 1];
         struct sandbox_spec spec;          /* strings owned */
-        char **layers;
+        char **layers, **env;
         char *python, *cache;              /* what python is made of */
+        char *broker; uint16_t port;       /* 0: no sockets */
         bool keep;
 };
 
@@ -21,6 +27,9 @@ struct warm_box {
         const struct kind *kind;
         enum box_state state;
         bool claimed, lost;
+        bool python_up;
+        unsigned sockets_to_come;
+        int broker[2];                     /* or -1 */
         struct warm_callbacks cb; void *user;
         struct sandbox *sandbox;           /* NULL once gone */
         struct interpreter *interpreter;
@@ -34,11 +43,12 @@ struct warm {
         struct warm_box *boxes;            /* list, claimed ones too */
         uv_timer_t timer;
         uint64_t retry_ms;                 /* 0: the last one could be made */
-        bool held, stopping, freed;
+        bool held, stopping, freed, closed;
         void (*stopped)(void *user); void *stopped_user;
 };
 
 static void arrange(struct warm *w, uint64_t ms);
+static void pool_free(struct warm *w);
 
 /* ---- the end of a box ---- */
 
@@ -63,15 +73,25 @@ static void check_stopped(struct warm *w) {
         done(w->stopped_user);
 }
 
+static void close_sockets(struct warm_box *b) {
+        for (size_t i = 0; i < ARRAY_SIZE(b->broker); i++)
+                b->broker[i] = fd_close(b->broker[i]);
+}
+
 static void on_gone(struct sandbox *s, const struct sandbox_end *end, void *user) {
         struct warm_box *b = user;
         struct warm *w = b->pool;
         b->sandbox = NULL;
         interpreter_free(TAKE_PTR(b->interpreter));
+        close_sockets(b);
         unlink_box(b);
-        if (b->claimed)
+        if (b->claimed && !w->freed)
                 b->cb.gone(b, end, b->user);
         free(b);
+        if (w->freed) {
+                pool_free(w);
+                return;
+        }
         if (!w->stopping)
                 arrange(w, WARM_PAUSE_MS);
         check_stopped(w);
@@ -79,6 +99,7 @@ static void on_gone(struct sandbox *s, const struct sandbox_end *end, void *user
 
 void warm_box_destroy(struct warm_box *b) {
         b->state = BOX_ENDING;
+        close_sockets(b);              /* they keep its network namespace */
         if (b->sandbox)
                 sandbox_destroy(b->sandbox);
 }
@@ -88,7 +109,7 @@ static void made_badly(struct warm *w) {
 }
 
 static void fail(struct warm_box *b, const char *step, const struct error *e) {
-        if (b->state != BOX_MAKING)
+        if (b->state != BOX_MAKING || b->pool->freed)
                 return;
         if (b->claimed)
                 b->cb.failed(b, step, e, b->user);
@@ -109,9 +130,8 @@ static void on_limit(struct sandbox *s, enum limit_kind kind, void *user) {
                 b->cb.limit(b, kind, b->user);
 }
 
-static void on_python(struct interpreter *in, void *user) {
-        struct warm_box *b = user;
-        if (b->state != BOX_MAKING)
+static void check_ready(struct warm_box *b) {
+        if (b->state != BOX_MAKING || !b->python_up || b->sockets_to_come > 0)
                 return;
         b->state = BOX_READY;
         if (b->claimed)
@@ -122,8 +142,16 @@ static void on_python(struct interpreter *in, void *user) {
         }
 }
 
+static void on_python(struct interpreter *in, void *user) {
+        struct warm_box *b = user;
+        b->python_up = true;
+        check_ready(b);
+}
+
 static void on_lost(struct interpreter *in, const struct error *e, void *user) {
         struct warm_box *b = user;
+        if (b->pool->freed)
+                return;
         if (b->state == BOX_MAKING)
                 fail(b, "start python", e);
         else if (b->state == BOX_READY && !b->claimed)
@@ -134,12 +162,56 @@ static void on_lost(struct interpreter *in, const struct error *e, void *user) {
         }
 }
 
+static int listen_inside(const struct kind *k, int fd, bool local) {
+        struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(k->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        struct sockaddr_un name = { .sun_family = AF_UNIX };
+        size_t n = strlen(k->broker);
+        memcpy(name.sun_path + 1, k->broker, n);
+        int r = local ? bind(fd, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) : bind(fd, (struct sockaddr *)&at, sizeof at);
+        return r < 0 || listen(fd, WARM_BROKER_BACKLOG) < 0 ? -errno : 0;
+}
+
+/* No turn begins before both listen: so nobody inside can have taken the name or the port. */
+static void got_socket(struct warm_box *b, int r, int fd, bool local) {
+        struct error e;
+        if (b->state != BOX_MAKING) {
+                fd_close(fd);
+                return;
+        }
+        if (r == 0)
+                r = listen_inside(b->kind, fd, local);
+        if (r < 0) {
+                fd_close(fd);
+                error_set(&e, r, "listen inside the sandbox");
+                fail(b, "make the broker's sockets", &e);
+                return;
+        }
+        b->broker[local] = fd;
+        b->sockets_to_come--;
+        check_ready(b);
+}
+
+static void got_tcp(struct sandbox *s, int r, int fd, void *user) { got_socket(user, r, fd, false); }
+static void got_local(struct sandbox *s, int r, int fd, void *user) { got_socket(user, r, fd, true); }
+
+static int ask_sockets(struct warm_box *b, struct error *e) {
+        if (!b->kind->port)
+                return 0;
+        b->sockets_to_come = 2;
+        int r = sandbox_socket(b->sandbox, SOCKET_IPV4, got_tcp, b);
+        if (r == 0)
+                r = sandbox_socket(b->sandbox, SOCKET_UNIX, got_local, b);
+        return r < 0 ? error_set(e, r, "ask for sockets") : 0;
+}
+
 static void on_sandbox(struct sandbox *s, void *user) {
         struct warm_box *b = user;
         struct error e = { 0 };
         static const struct interpreter_callbacks cb = { .ready = on_python, .lost = on_lost };
-        const struct interpreter_spec spec = { .python = b->kind->python, .cache = b->kind->cache };
-        if (b->state == BOX_MAKING && interpreter_start(s, &spec, &cb, b, &b->interpreter, &e) < 0)
+        const struct interpreter_spec spec = { .python = b->kind->python, .cache = b->kind->cache, .env = (const char *const *)b->kind->env };
+        if (b->state != BOX_MAKING)
+                return;
+        if (ask_sockets(b, &e) < 0 || interpreter_start(s, &spec, &cb, b, &b->interpreter, &e) < 0)
                 fail(b, "start python", &e);
 }
 
@@ -148,7 +220,7 @@ static int make(struct warm *w, const struct kind *k, struct warm_box **ret, str
         struct warm_box *b = calloc(1, sizeof *b);
         if (!b)
                 return error_set(e, -ENOMEM, "make a sandbox");
-        *b = (struct warm_box){ .pool = w, .kind = k };
+        *b = (struct warm_box){ .pool = w, .kind = k, .broker = { -1, -1 } };
         int r = sandbox_create(w->spawner, &k->spec, &cb, b, &b->sandbox, e);
         if (r < 0) {
                 free(b);
@@ -221,9 +293,12 @@ static const struct kind *find(const struct warm *w, const char *name) {
 static void kind_release(struct kind *k) {
         free((char *)k->spec.image);
         free((char *)k->spec.hostname);
+        free((char *)k->spec.user_dir);
         strv_free(k->layers);
+        strv_free(k->env);
         free(k->python);
         free(k->cache);
+        free(k->broker);
         *k = (struct kind){ 0 };
 }
 
@@ -241,31 +316,53 @@ static int name_cache(struct kind *k) {
         return k->cache ? 0 : r < 0 ? r : -ENOMEM;
 }
 
-int warm_add_kind(struct warm *w, const char *name, const struct sandbox_spec *spec, const char *python, bool keep) {
-        if (spec->profile != PROFILE_RLM || spec->n_mounts > 0 || spec->n_files > 0 || spec->allow || spec->upper == UPPER_LAYER || strlen(name) > WARM_NAME_MAX)
-                return -EINVAL;
-        if (find(w, name))
-                return -EEXIST;
-        if (w->n_kinds >= WARM_KINDS_MAX)
-                return -ENOSPC;
-        struct kind *k = &w->kinds[w->n_kinds];
-        const char *program = NULL;
-        *k = (struct kind){ .spec = *spec, .keep = keep };
+static int copy_list(const char *const *list, char ***ret) {
+        int r = 0;
+        for (size_t i = 0; r == 0 && list && list[i]; i++)
+                r = strv_push(ret, list[i]);
+        return r;
+}
+
+static int fill_kind(struct kind *k, const struct warm_kind *from) {
+        const struct sandbox_spec *spec = from->sandbox;
+        *k = (struct kind){ .spec = *spec, .keep = from->keep, .port = from->broker_port };
         k->spec.id = "rlm-box";
-        snprintf(k->name, sizeof k->name, "%s", name);
-        k->spec.image = k->spec.hostname = NULL;
+        snprintf(k->name, sizeof k->name, "%s", from->name);
+        k->spec.image = k->spec.hostname = k->spec.user_dir = NULL;
         k->spec.layers = NULL;
         int r = copy(spec->image, &k->spec.image);
         if (r == 0)
                 r = copy(spec->hostname, &k->spec.hostname);
         if (r == 0)
-                r = copy(python, &program);
-        k->python = (char *)program;
-        for (size_t i = 0; r == 0 && spec->layers && spec->layers[i]; i++)
-                r = strv_push(&k->layers, spec->layers[i]);
-        k->spec.layers = (const char *const *)k->layers;
+                r = copy(spec->user_dir, &k->spec.user_dir);
         if (r == 0)
-                r = name_cache(k);
+                r = copy(from->python, (const char **)&k->python);
+        if (r == 0)
+                r = copy(from->broker_name, (const char **)&k->broker);
+        if (r == 0)
+                r = copy_list(spec->layers, &k->layers);
+        if (r == 0)
+                r = copy_list(from->env, &k->env);
+        k->spec.layers = (const char *const *)k->layers;
+        return r < 0 ? r : name_cache(k);
+}
+
+static bool kind_ok(const struct warm_kind *k) {
+        const struct sandbox_spec *s = k->sandbox;
+        if (s->profile != PROFILE_RLM || s->n_mounts > 0 || s->n_files > 0 || s->allow || s->upper == UPPER_LAYER || strlen(k->name) > WARM_NAME_MAX)
+                return false;
+        return !k->broker_port || (k->broker_name && strlen(k->broker_name) < sizeof ((struct sockaddr_un *)0)->sun_path);
+}
+
+int warm_add_kind(struct warm *w, const struct warm_kind *kind) {
+        if (!kind_ok(kind))
+                return -EINVAL;
+        if (find(w, kind->name))
+                return -EEXIST;
+        if (w->n_kinds >= WARM_KINDS_MAX)
+                return -ENOSPC;
+        struct kind *k = &w->kinds[w->n_kinds];
+        int r = fill_kind(k, kind);
         if (r < 0) {
                 kind_release(k);
                 return r;
@@ -310,6 +407,11 @@ int warm_take(struct warm *w, const char *kind, const struct warm_callbacks *cb,
 struct sandbox *warm_box_sandbox(struct warm_box *b) { return b->sandbox; }
 struct interpreter *warm_box_interpreter(struct warm_box *b) { return b->interpreter; }
 
+void warm_box_broker(struct warm_box *b, int ret_fds[static 2]) {
+        for (size_t i = 0; i < ARRAY_SIZE(b->broker); i++)
+                ret_fds[i] = TAKE_FD(b->broker[i]);
+}
+
 unsigned warm_ready(const struct warm *w, const char *kind) {
         const struct kind *k = kind ? find(w, kind) : NULL;
         return kind && !k ? 0 : count(w, k, true);
@@ -322,6 +424,8 @@ static void drop_unclaimed(struct warm *w) {
 }
 
 void warm_hold_back(struct warm *w, bool on) {
+        if (w->held == on)
+                return;                /* what is arranged stays */
         w->held = on;
         if (on) {
                 uv_timer_stop(&w->timer);
@@ -343,11 +447,19 @@ void warm_stop(struct warm *w, void (*done)(void *user), void *user) {
 
 static void on_closed(uv_handle_t *h) { free(h->data); }
 
-void warm_free(struct warm *w) {
-        if (!w)
+/* When its last box is gone. */
+static void pool_free(struct warm *w) {
+        if (w->boxes || w->closed)
                 return;
-        ASSERT(!w->boxes);
+        w->closed = true;
         for (unsigned i = 0; i < w->n_kinds; i++)
                 kind_release(&w->kinds[i]);
         uv_close((uv_handle_t *)&w->timer, on_closed);
+}
+
+void warm_free(struct warm *w) {
+        if (!w)
+                return;
+        w->freed = w->stopping = true;
+        pool_free(w);
 }

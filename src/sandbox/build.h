@@ -34,6 +34,7 @@ int build_make_dir(int at, const char *path, mode_t mode, uint32_t owner);
 int build_inner(struct build *b);
 int build_files(struct build *b);
 int build_mounts(struct build *b);
+int build_user_dir(struct build *b);
 /* Makes the directories of `target` in the new root, never through a link. Owned by root inside. */
 int build_make_target(struct build *b, const char *target);
 /* cell_network.c */

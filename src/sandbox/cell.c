@@ -152,8 +152,8 @@ static int start_direct(struct build *b) {
 
 typedef int (*build_step)(struct build *);
 static const build_step alike[] = { make_group, build_upper, build_lowers, build_upper_dirs, build_planes, build_inner };
-static const build_step fresh[] = { build_files, build_mounts, build_network };
-static const build_step claimed[] = { make_group, resize_upper, set_host_name, build_network };
+static const build_step fresh[] = { build_files, build_user_dir, build_mounts, build_network };
+static const build_step claimed[] = { make_group, resize_upper, set_host_name, build_user_dir, build_network };
 
 static int run_steps(struct build *b, const build_step *steps, size_t n, int r) {
         for (size_t i = 0; i < n && r == 0; i++)

@@ -147,3 +147,15 @@ int build_mounts(struct build *b) {
         }
         return 0;
 }
+
+int build_user_dir(struct build *b) {
+        const struct cell *c = b->cell;
+        if (!c->spec.user_dir)
+                return 0;
+        uint32_t owner = c->seat->base + SANDBOX_USER;
+        int r = build_make_target(b, c->spec.user_dir + 1);
+        _cleanup_close_ int fd = r < 0 ? -1 : fs_open_beneath(c->plane[PLANE_ROOT], c->spec.user_dir + 1, O_RDONLY | O_DIRECTORY, 0);
+        if (r == 0 && (fd < 0 || fchown(fd, owner, owner) < 0))
+                r = fd < 0 ? fd : -errno;
+        return r < 0 ? fault_set(b->f, "make the user's directory", r) : 0;
+}

@@ -94,6 +94,7 @@ struct sandbox_file {
 #define IMAGE_HOST "host"          /* the built-in image */
 #define IMAGE_SCRATCH "scratch"    /* no file at all: everything comes from the layers. Anything else is the absolute path of a directory image */
 
+#define SANDBOX_USER 1000u         /* whose `user_dir` is */
 struct sandbox_spec {
         const char *id;            /* names it in logs; [0-9a-z-]{1,64} */
         enum sandbox_profile profile;
@@ -107,6 +108,7 @@ struct sandbox_spec {
         const struct sandbox_mount *mounts; size_t n_mounts;
         const struct sandbox_file *files; size_t n_files;
         const char *hostname;      /* "brig" when NULL */
+        const char *user_dir;      /* a directory that is made, or given, to uid and gid SANDBOX_USER inside; absolute, not below /usr or /opt. NULL = none */
         uint64_t cap_drop;         /* 1 << CAP_x each: taken from the set of the profile; PROFILE_SESSION only, else refused */
 };
 /* "NET_BIND_SERVICE", "CAP_NET_BIND_SERVICE" (any case), "ALL" -> bits for cap_drop. -EINVAL: no such capability. */

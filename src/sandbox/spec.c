@@ -29,6 +29,7 @@ int sandbox_spec_encode(const struct sandbox_spec *s, bool direct, struct buf *b
         TRY(wire_put_u32(b, s->network));
         TRY(wire_put(b, &s->limits, sizeof s->limits));
         TRY(wire_put_str(b, s->hostname));
+        TRY(wire_put_str(b, s->user_dir));
         TRY(wire_put_u64(b, s->cap_drop));
         TRY(wire_put_u32(b, (uint32_t)s->n_mounts));
         for (size_t i = 0; i < s->n_mounts; i++) {
@@ -95,6 +96,7 @@ int sandbox_spec_decode(struct message *m, struct sandbox_spec *ret, bool *ret_d
         s.network = wire_get_u32(w);
         wire_get(w, &s.limits, sizeof s.limits);
         s.hostname = wire_get_str(w);
+        s.user_dir = wire_get_str(w);
         s.cap_drop = wire_get_u64(w);
         get_lists(m, &s);
         if (w->bad) {
@@ -210,6 +212,8 @@ int sandbox_spec_check(const struct sandbox_spec *s, struct error *e) {
                 return bad(e, "cap_drop");
         if (s->hostname && !name_ok(s->hostname, 63, "-.", false))
                 return bad(e, "hostname");
+        if (s->user_dir && !path_ok(s->user_dir))
+                return bad(e, "user_dir");
         if (s->allow && s->network != NETWORK_ALLOW)
                 return bad(e, "allow");
         int r = check_limits(&s->limits, e);

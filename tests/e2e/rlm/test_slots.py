@@ -167,3 +167,50 @@ print(len(ends), all(e != ('ok', False) for e in ends))
     else:
         assert answer["error_category"] == "timeout"
     assert turn.execute("print(all(e != ('ok', False) for e in ends))")["stdout"] == "True\n" if not answer["turn_over"] else True
+
+
+def test_sandboxes_are_kept_ready_from_the_first_session_on_and_hold_no_slot(brig):
+    host = Host(brig(BRIG_RUNTIME_MAX_ACTIVE_LEASES="2", BRIG_RUNTIME_WARM_ROOTS="2"))
+    assert seen(host)["warm"] == 0
+    session = host.session()
+    brigd.until(lambda: seen(host)["warm"] == 2, "two are ready")
+    assert (seen(host)["slots_used"], seen(host)["roots"]) == (0, 0)
+    turn = session.turn()
+    assert (seen(host)["slots_used"], seen(host)["roots"]) == (1, 1)
+    assert turn.execute("import os\nprint(os.getcwd(), os.environ['HOME'], os.getuid(), os.stat('.').st_uid)")["stdout"] == "/workspace /workspace 1000 1000\n"
+    brigd.until(lambda: seen(host)["warm"] == 2, "the one that was taken is replaced")
+    assert session.delete().status == 200
+    assert (seen(host)["slots_used"], seen(host)["roots"]) == (0, 0)
+
+
+def test_what_stands_ready_goes_when_nobody_wants_it(brig):
+    host = Host(brig(BRIG_RUNTIME_IDLE_SECONDS="1", BRIG_RUNTIME_WARM_ROOTS="1"))
+    session = host.session()
+    brigd.until(lambda: seen(host)["warm"] == 1, "one is ready")
+    brigd.until(lambda: seen(host)["warm"] == 0, "it is gone again")
+    assert session.turn().execute("print(1)")["stdout"] == "1\n"
+
+
+def test_without_warm_ones_roots_are_made_from_nothing(brig):
+    host = Host(brig(BRIG_RUNTIME_WARM_ROOTS="0"))
+    turn = host.session().turn(["add"])
+    execution = turn.execution("print(add(1))")
+    assert turn.settle(turn.claim(), result=3).status == 200
+    assert execution.result()["stdout"] == "3\n"
+    assert seen(host)["warm"] == 0
+
+
+def test_no_root_finds_what_another_left(brig):
+    """Whoever is served from the pool gets a sandbox that nobody has used."""
+    host = Host(brig(BRIG_RUNTIME_WARM_ROOTS="1"))
+    hosts = []
+    for i in range(4):
+        session = host.session()
+        brigd.until(lambda: seen(host)["warm"] == 1, "one is ready")
+        answer = session.turn().execute(
+            "import os\nprint(os.listdir('.'), os.path.exists('/tmp/left'), os.path.exists('/dev/shm/left'))\n"
+            "for p in 'left', '/tmp/left', '/dev/shm/left':\n    open(p, 'w').close()\n")
+        assert answer["stdout"] == "[] False False\n", answer
+        hosts.append(session)
+    for session in hosts:
+        session.delete()

@@ -1,5 +1,7 @@
 /* The pool of warm boxes. */
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 #include "rlm/stage.h"
@@ -42,6 +44,11 @@ static void until_ready(unsigned n) {
         uv_timer_stop(&ticker);
 }
 
+static int add(const char *name, const struct sandbox_spec *spec, const char *python, bool keep) {
+        static const char *const env[] = { "PATH=/usr/bin:/bin", "HOME=/workspace", NULL };
+        return warm_add_kind(warm, &(struct warm_kind){ .name = name, .sandbox = spec, .python = python, .env = env, .broker_port = 8765, .broker_name = "brig-test", .keep = keep });
+}
+
 static int open_pool(void **state) {
         int r = fixture_setup(state);
         if (r < 0)
@@ -50,9 +57,10 @@ static int open_pool(void **state) {
         uv_timer_init(&fixture->loop, &ticker);
         struct sandbox_spec spec = stage_spec();
         assert_int_equal(warm_new(fixture->spawner, &fixture->loop, 2, 8, &warm), 0);
-        assert_int_equal(warm_add_kind(warm, "host", &spec, NULL, true), 0);
-        assert_int_equal(warm_add_kind(warm, "cold", &spec, NULL, false), 0);
-        assert_int_equal(warm_add_kind(warm, "broken", &spec, "/no/python", false), 0);
+        spec.user_dir = "/workspace";
+        assert_int_equal(add("host", &spec, NULL, true), 0);
+        assert_int_equal(add("cold", &spec, NULL, false), 0);
+        assert_int_equal(add("broken", &spec, "/no/python", false), 0);
         return 0;
 }
 
@@ -158,13 +166,62 @@ static void memory_that_is_short_empties_it(void **state) {
         until_ready(2);
 }
 
+/* What a turn prints of `code`, in a box that listens. */
+static void prints(struct guest *g, const char *code, const char *expected) {
+        struct stage s = { .box = { .f = fixture }, .interpreter = warm_box_interpreter(g->box) };
+        struct act a;
+        act_begin(&s, &a, STAGE_SETUP);
+        act_run(&a, code);
+        assert_string_equal(a.error, "");
+        assert_string_equal(a.out, expected);
+        act_end(&a);
+}
+
+static void the_brokers_sockets_listen_before_anybody_serves_them(void **state) {
+        static const char code[] =
+                "import socket\n"
+                "a = socket.create_connection(('127.0.0.1', 8765))\n"
+                "b = socket.socket(socket.AF_UNIX)\n"
+                "b.connect('\\0brig-test')\n"
+                "for family, at in (socket.AF_INET, ('127.0.0.1', 8765)), (socket.AF_UNIX, '\\0brig-test'):\n"
+                "    try:\n"
+                "        socket.socket(family).bind(at)\n"
+                "    except OSError as e:\n"
+                "        print(e.errno)\n";
+        static const char *const kinds[] = { "host", "cold" };
+        until_ready(2);
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+                struct guest g;
+                int fds[2];
+                if (take(kinds[i], &g) == 0)
+                        fixture_until(fixture, &g.ready);
+                prints(&g, code, "98\n98\n");
+                warm_box_broker(g.box, fds);
+                for (int k = 0; k < 2; k++) {
+                        int fd = accept4(fds[k], NULL, NULL, SOCK_CLOEXEC);
+                        assert_true(fd >= 0);
+                        close(fd);
+                        close(fds[k]);
+                }
+                leave(&g);
+        }
+}
+
+static void the_directory_is_the_users_and_the_environment_as_given(void **state) {
+        struct guest g;
+        until_ready(2);
+        take("host", &g);
+        prints(&g, "import os\ns = os.stat('/workspace')\nopen('/workspace/f', 'w').close()\nprint(s.st_uid, s.st_gid, os.environ['PATH'])", "1000 1000 /usr/bin:/bin\n");
+        leave(&g);
+}
+
 static void what_cannot_be_kept_is_refused(void **state) {
         struct sandbox_spec spec = stage_spec();
         struct error e;
         struct guest g;
-        assert_int_equal(warm_add_kind(warm, "host", &spec, NULL, true), -EEXIST);
+        assert_int_equal(add("host", &spec, NULL, true), -EEXIST);
         spec.profile = PROFILE_SESSION;
-        assert_int_equal(warm_add_kind(warm, "other", &spec, NULL, true), -EINVAL);
+        assert_int_equal(add("other", &spec, NULL, true), -EINVAL);
         assert_int_equal(warm_take(warm, "other", &callbacks, &g, &g.box, &e), -ENOENT);
 }
 
@@ -173,6 +230,7 @@ int main(void) {
                 cmocka_unit_test(some_are_kept), cmocka_unit_test(one_that_is_taken_is_ready_and_replaced), cmocka_unit_test(each_is_somebodys_own),
                 cmocka_unit_test(where_there_is_none_one_is_made), cmocka_unit_test(python_that_is_not_there_is_said), cmocka_unit_test(one_that_dies_is_replaced),
                 cmocka_unit_test(memory_that_is_short_empties_it), cmocka_unit_test(what_cannot_be_kept_is_refused),
+                cmocka_unit_test(the_brokers_sockets_listen_before_anybody_serves_them), cmocka_unit_test(the_directory_is_the_users_and_the_environment_as_given),
         };
         return cmocka_run_group_tests(tests, open_pool, close_pool);
 }
