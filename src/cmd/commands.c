@@ -3,6 +3,7 @@
 const struct command *const commands[] = {
         &cmd_serve,
         &cmd_score,
+        &cmd_eval,
         &cmd_session_start,
         &cmd_session_ls,
         &cmd_session_rm,

@@ -26,6 +26,8 @@ static int run(const struct score_options *o, struct buf *ret, struct error *e) 
                 .request = buf_str(&request), .request_len = request.len, .local_repo = local_directory(o->repo),
                 .progress = !o->quiet && isatty(STDERR_FILENO),
         };
+        if (c)
+                score_interruptible();
         r = c ? score_remote(c, &how, ret, e) : score_local(&how, ret, e);
         client_free(c);
         return r;
@@ -75,5 +77,5 @@ const struct command cmd_score = {
                     "--instance FILE --repo DIR --prediction FILE [OPTION...]",
         .doc = "score one patch", .text = "Prints the verdict: by the daemon that answers, else by the engine inside this process.",
         .status = "0 resolved, 1 any other verdict, 2 our fault, 64 usage, 130 interrupted",
-        .options = score_rows, .n_options = SCORE_ROWS, .run = score,
+        .options = score_rows, .n_options = SCORE_ROWS, .common = score_run_rows, .n_common = SCORE_RUN_ROWS, .run = score,
 };

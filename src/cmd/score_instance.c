@@ -212,19 +212,59 @@ static int fill_patch(const struct json *v, struct buf *at, bool *given, struct 
         return r == -EINVAL ? error_say(e, r, "a patch of the record is not a string") : r < 0 ? error_set(e, r, "read the record") : 0;
 }
 
-static int fill_ids(const struct json *record, const char *upper, const char *lower, char ***at, struct error *e) {
+/* Multi-SWE-bench has objects instead of lists, keyed by test. */
+static int keys(const struct json *v, char ***ret, struct error *e) {
+        _cleanup_strv_ char **list = NULL;
+        struct json key, value;
+        size_t n = 0;
+        int r = strv_ensure(&list);
+        for (struct json_iter it = json_iter(v); r == 0 && json_next_member(&it, &key, &value);) {
+                _cleanup_buf_ struct buf b = BUF_INIT(SCORE_FILE_MAX);
+                r = json_string(&key, &b);
+                if (r == 0)
+                        r = memchr(buf_str(&b), 0, b.len) ? -EINVAL : strv_append_take(&list, &n, buf_steal(&b));
+        }
+        if (r < 0)
+                return error_set(e, r, "read tests keyed by id");
+        *ret = TAKE_PTR(list);
+        return 0;
+}
+
+static int fill_ids(const struct json *record, const char *upper, const char *lower, const char *keyed, char ***at, struct error *e) {
         struct json v;
-        if (*at || (!json_get(record, upper, &v) && !json_get(record, lower, &v)) || v.type == JSON_NULL)
+        if (*at)
                 return 0;
-        return score_ids_parse(&v, at, e);
+        if (json_get(record, keyed, &v) && v.type == JSON_OBJECT)
+                return keys(&v, at, e);
+        if ((!json_get(record, upper, &v) && !json_get(record, lower, &v)) || v.type == JSON_NULL)
+                return 0;
+        struct error why;
+        int r = score_ids_parse(&v, at, &why);
+        return r < 0 ? error_say(e, r, "'%s' of the record: %s", upper, why.text) : 0;
 }
 
 /* Without --repo a record's "owner/name" is where the family has its repositories. */
+int score_record_repo(const struct json *record, char **ret, struct error *e) {
+        _cleanup_free_ char *name = NULL, *org = NULL;
+        int r = fill_text(record, "repo", &name, e);
+        if (r == 0)
+                r = fill_text(record, "org", &org, e);
+        if (r < 0 || !name)
+                return r;
+        if (org && asprintf(ret, "%s/%s", org, name) < 0) {
+                *ret = NULL;
+                return error_set(e, -ENOMEM, "read the record");
+        }
+        if (!org)
+                *ret = TAKE_PTR(name);
+        return 0;
+}
+
 static int fill_repo(const struct json *record, struct score_options *o, struct error *e) {
         _cleanup_free_ char *name = NULL;
         if (o->repo || (o->tree && strcmp(o->tree, "image") == 0))
                 return 0;
-        int r = fill_text(record, "repo", &name, e);
+        int r = score_record_repo(record, &name, e);
         if (r < 0 || !name)
                 return r;
         bool whole = strstr(name, "://") != NULL;
@@ -235,43 +275,65 @@ static int fill_repo(const struct json *record, struct score_options *o, struct 
         return 0;
 }
 
+static int fill_commit(const struct json *record, struct score_options *o, struct error *e) {
+        struct json base;
+        if (!o->commit && json_get(record, "base", &base) && base.type == JSON_OBJECT)
+                return fill_text(&base, "sha", &o->commit, e);
+        return fill_text(record, "base_commit", &o->commit, e);
+}
+
+int score_record_fill(struct score_options *o, const struct json *record, struct error *e) {
+        struct json test_patch;
+        int r = fill_text(record, "instance_id", &o->instance_id, e);
+        if (r == 0)
+                r = fill_repo(record, o, e);
+        if (r == 0)
+                r = fill_commit(record, o, e);
+        if (r == 0 && json_get(record, "test_patch", &test_patch))
+                r = fill_patch(&test_patch, &o->test_patch, &o->has_test_patch, e);
+        if (r == 0)
+                r = fill_ids(record, "FAIL_TO_PASS", "fail_to_pass", "fixed_tests", &o->fail_to_pass, e);
+        return r == 0 ? fill_ids(record, "PASS_TO_PASS", "pass_to_pass", "p2p_tests", &o->pass_to_pass, e) : r;
+}
+
+bool score_record_gold(const struct json *record, struct json *ret) { return json_get(record, "patch", ret) || json_get(record, "fix_patch", ret); }
+
+/* Keyed by id the value may be the patch itself. */
+bool score_prediction_patch(const struct json *prediction, struct json *ret) {
+        if (prediction->type != JSON_OBJECT) {
+                *ret = *prediction;
+                return true;
+        }
+        return json_get(prediction, "model_patch", ret) || json_get(prediction, "fix_patch", ret);
+}
+
+int score_patch_fill(struct score_options *o, const struct json *patch, struct error *e) { return fill_patch(patch, &o->patch, &o->has_patch, e); }
+
 static int fill_prediction(struct score_options *o, const struct json *record, struct error *e) {
         struct json patch;
         if (strcmp(o->prediction, "gold") == 0) {
-                if (!json_get(record, "patch", &patch))
+                if (!score_record_gold(record, &patch))
                         return error_say(e, -EINVAL, "the record has no 'patch' of its own");
-                return fill_patch(&patch, &o->patch, &o->has_patch, e);
+                return score_patch_fill(o, &patch, e);
         }
         _cleanup_buf_ struct buf file = BUF_INIT(SCORE_FILE_MAX);
         struct search s = { .id = o->instance_id };
         int r = search_file(&s, o->prediction, &file, "prediction", e);
         if (r < 0)
                 return r;
-        /* Keyed by id the value may be the patch itself. */
-        if (s.found.type == JSON_OBJECT && !json_get(&s.found, "model_patch", &patch))
+        if (!score_prediction_patch(&s.found, &patch))
                 return error_say(e, -EINVAL, "%s: the prediction has no 'model_patch'", o->prediction);
-        return fill_patch(s.found.type == JSON_OBJECT ? &patch : &s.found, &o->patch, &o->has_patch, e);
+        return score_patch_fill(o, &patch, e);
 }
 
 int score_instance_load(struct score_options *o, struct error *e) {
         _cleanup_buf_ struct buf file = BUF_INIT(SCORE_FILE_MAX);
         struct search s = { .id = o->instance_id };
-        struct json test_patch;
         int r = search_file(&s, o->instance, &file, "record", e);
         if (r == 0 && s.found.type != JSON_OBJECT)
                 r = error_say(e, -EINVAL, "%s: the record is not an object", o->instance);
         if (r == 0)
-                r = fill_text(&s.found, "instance_id", &o->instance_id, e);
-        if (r == 0)
-                r = fill_repo(&s.found, o, e);
-        if (r == 0)
-                r = fill_text(&s.found, "base_commit", &o->commit, e);
-        if (r == 0 && json_get(&s.found, "test_patch", &test_patch))
-                r = fill_patch(&test_patch, &o->test_patch, &o->has_test_patch, e);
-        if (r == 0)
-                r = fill_ids(&s.found, "FAIL_TO_PASS", "fail_to_pass", &o->fail_to_pass, e);
-        if (r == 0)
-                r = fill_ids(&s.found, "PASS_TO_PASS", "pass_to_pass", &o->pass_to_pass, e);
+                r = score_record_fill(o, &s.found, e);
         if (r == 0 && o->prediction)
                 r = fill_prediction(o, &s.found, e);
         return r;

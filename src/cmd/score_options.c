@@ -15,6 +15,16 @@ const struct option_row score_rows[SCORE_ROWS] = {
         { "--test-patch", "FILE", OPTION_FILE, AT(test_patch), AT(has_test_patch), COMPLETE_FILE, "the gold test patch" },
         { "--fail-to-pass", "ID...", OPTION_LIST, AT(fail_to_pass), 0, COMPLETE_NONE, "tests that must pass" },
         { "--pass-to-pass", "ID...", OPTION_LIST, AT(pass_to_pass), 0, COMPLETE_NONE, "tests that must still pass" },
+        { "--diff", NULL, OPTION_SWITCH, AT(diff), 0, COMPLETE_NONE, "report the agent's changes" },
+        { "--instance", "FILE", OPTION_TEXT, AT(instance), 0, COMPLETE_FILE, "a record of the SWE-bench family: JSON, a list of them, or JSON lines" },
+        { "--prediction", "FILE|gold", OPTION_TEXT, AT(prediction), 0, COMPLETE_FILE, "its prediction: a list, an object by id, or JSON lines" },
+        { "--id", "INSTANCE_ID", OPTION_TEXT, AT(instance_id), 0, COMPLETE_NONE, "which record, where the file holds several" },
+        { "--url", "URL", OPTION_TEXT, AT(url), 0, COMPLETE_NONE, "the daemon (BRIG_URL); else the local one, else none is needed" },
+        { "--quiet", NULL, OPTION_SWITCH, AT(quiet), 0, COMPLETE_NONE, "no progress" },
+        { "-o", "json|text", OPTION_OUTPUT, AT(json), 0, COMPLETE_NONE, "the whole record, or a table (text)" },
+};
+
+const struct option_row score_run_rows[SCORE_RUN_ROWS] = {
         { "--command", "CMD", OPTION_TEXT, AT(command), 0, COMPLETE_NONE, "what runs in the tree; without it the ids decide" },
         { "--framework", "NAME", OPTION_TEXT, AT(framework), 0, COMPLETE_NONE, "pytest or unittest" },
         { "--run", "ids|files", OPTION_TEXT, AT(run), 0, COMPLETE_WORDS, "run the listed ids, or their whole files" },
@@ -30,13 +40,6 @@ const struct option_row score_rows[SCORE_ROWS] = {
         { "--protect", "PATH", OPTION_APPEND, AT(protect), 0, COMPLETE_NONE, "one more path that is reset to base; may be repeated" },
         { "--allow-config", "PATH", OPTION_APPEND, AT(allow_config), 0, COMPLETE_NONE, "a configuration file that stays as patched; may be repeated" },
         { "--lint", "CMD", OPTION_TEXT, AT(lint), 0, COMPLETE_NONE, "a linter, run after the tests" },
-        { "--diff", NULL, OPTION_SWITCH, AT(diff), 0, COMPLETE_NONE, "report the agent's changes" },
-        { "--instance", "FILE", OPTION_TEXT, AT(instance), 0, COMPLETE_FILE, "a record of the SWE-bench family: JSON, a list of them, or JSON lines" },
-        { "--prediction", "FILE|gold", OPTION_TEXT, AT(prediction), 0, COMPLETE_FILE, "its prediction: a list, an object by id, or JSON lines" },
-        { "--id", "INSTANCE_ID", OPTION_TEXT, AT(instance_id), 0, COMPLETE_NONE, "which record, where the file holds several" },
-        { "--url", "URL", OPTION_TEXT, AT(url), 0, COMPLETE_NONE, "the daemon (BRIG_URL); else the local one, else none is needed" },
-        { "--quiet", NULL, OPTION_SWITCH, AT(quiet), 0, COMPLETE_NONE, "no progress" },
-        { "-o", "json|text", OPTION_OUTPUT, AT(json), 0, COMPLETE_NONE, "the whole record, or a table (text)" },
 };
 
 void score_options_init(struct score_options *o) {
@@ -45,7 +48,21 @@ void score_options_init(struct score_options *o) {
 
 void score_options_release(struct score_options *o) {
         option_rows_release(score_rows, SCORE_ROWS, o);
+        option_rows_release(score_run_rows, SCORE_RUN_ROWS, o);
         score_options_init(o);
+}
+
+int score_options_inherit(struct score_options *o, const struct score_options *from) {
+        for (size_t i = 0; i < SCORE_RUN_ROWS; i++) {
+                const char *at = (const char *)from + score_run_rows[i].at;
+                char *to = (char *)o + score_run_rows[i].at;
+                if (score_run_rows[i].kind == OPTION_TEXT && *(char *const *)at && !(*(char **)to = strdup(*(char *const *)at)))
+                        return -ENOMEM;
+                for (char *const *v = score_run_rows[i].kind == OPTION_APPEND ? *(char **const *)at : NULL; v && *v; v++)
+                        if (strv_push((char ***)to, *v) < 0)
+                                return -ENOMEM;
+        }
+        return 0;
 }
 
 int score_read_file(const char *path, struct buf *b, struct error *e) {

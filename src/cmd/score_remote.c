@@ -101,11 +101,16 @@ static void cancel(struct client *c, const char *id) {
         client_call(c, "DELETE", path, NULL, 0, CALL_MS, &status, &answer, NULL);
 }
 
-int score_remote(struct client *c, const struct score_run *run, struct buf *ret, struct error *e) {
+void score_interruptible(void) {
         struct sigaction act = { .sa_handler = on_signal };
-        char id[64];
         sigaction(SIGINT, &act, NULL);
         sigaction(SIGTERM, &act, NULL);
+}
+
+bool score_interrupted(void) { return interrupted; }
+
+int score_remote(struct client *c, const struct score_run *run, struct buf *ret, struct error *e) {
+        char id[64];
         client_interrupted_by(c, &interrupted);
         int r = submit(c, run, id, e);
         if (r < 0)

@@ -16,6 +16,9 @@ struct score_run {
         bool progress;                     /* tell on standard error how it goes */
 };
 
+/* SIGINT and SIGTERM end what is under way with -EINTR. Once, before score_remote; of several threads any. */
+void score_interruptible(void);
+bool score_interrupted(void);
 int score_remote(struct client *c, const struct score_run *run, struct buf *ret, struct error *e);
 /* Needs root. Uses BRIG_HOME, else SCORE_HOME. Gives up every privilege of this process. */
 int score_local(const struct score_run *run, struct buf *ret, struct error *e);
