@@ -1,6 +1,5 @@
 """Who gets a sandbox, who waits, and what is left of those that go."""
 import http.client
-import random
 import sys
 import threading
 
@@ -110,63 +109,6 @@ def test_a_stop_of_the_daemon_leaves_nothing(brig):
     daemon.stop()
     action.thread.join(60)
     assert action.answer.json["error_category"] == "cancelled"
-
-
-def test_connections_cut_at_random_lose_and_double_nothing(brig):
-    """Hosts that vanish in the middle of anything: each call is run at most once, and answered once."""
-    daemon = brig()
-    host = Host(daemon)
-    turn = host.session().turn(["t"])
-    chance = random.Random(7)
-    action = turn.execution("""
-import threading
-ends = []
-def work(i):
-    for k in range(15):
-        try:
-            ends.append(('ok', t(i, k) == [i, k]))
-        except Exception as e:
-            ends.append(('lost', type(e).__name__))
-threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-[x.start() for x in threads]; [x.join() for x in threads]
-print(len(ends), all(e != ('ok', False) for e in ends))
-""", timeout_s=8)
-    run, stop = {}, threading.Event()
-    lock = threading.Lock()
-
-    def serve():
-        while not stop.is_set():
-            c = http.client.HTTPConnection(daemon.host, daemon.port, timeout=60)
-            try:
-                c.request("GET", f"/v1/rlm{turn.path}/pending?wait=0.5")
-                with lock:
-                    cut = chance.random() < 0.1
-                if cut:
-                    continue                                    # and whatever it would have got is gone with it
-                answer = c.getresponse()
-                if answer.status != 200:
-                    return
-                for request in __import__("json").loads(answer.read())["requests"]:
-                    with lock:
-                        run[request["id"]] = run.get(request["id"], 0) + 1
-                    settled = turn.settle(request, result=request["args"])
-                    assert settled.status == 200 or error(settled)[1] in ("duplicate_call", "turn_ended"), settled
-            finally:
-                c.close()
-
-    servers = [threading.Thread(target=serve) for _ in range(3)]
-    for s in servers:
-        s.start()
-    answer = action.result()
-    stop.set()
-    for s in servers:
-        s.join(60)
-    assert run and set(run.values()) == {1}
-    if answer["error"] is None:
-        assert answer["stdout"] == "120 True\n"
-    else:
-        assert answer["error_category"] == "timeout"
-    assert turn.execute("print(all(e != ('ok', False) for e in ends))")["stdout"] == "True\n" if not answer["turn_over"] else True
 
 
 def test_sandboxes_are_kept_ready_from_the_first_session_on_and_hold_no_slot(brig):
