@@ -35,7 +35,8 @@ int build_inner(struct build *b);
 int build_files(struct build *b);
 int build_mounts(struct build *b);
 int build_user_dir(struct build *b);
-/* Makes the directories of `target` in the new root, never through a link. Owned by root inside. */
-int build_make_target(struct build *b, const char *target);
+/* Makes the directories of `target` (relative) below `dirfd` where they are not there, never through a link; those belong to `owner`. */
+int build_make_dirs(int dirfd, const char *target, uint32_t owner);
+int build_make_target(struct build *b, const char *target);    /* in the new root, owned by root inside */
 /* cell_network.c */
 int build_network(struct build *b);

@@ -11,11 +11,9 @@
 #include "sandbox/build.h"
 #include "sandbox/facilities.h"
 
-/* Makes the directories of `target` in the new root, never through a link. Owned by root inside. */
-int build_make_target(struct build *b, const char *target) {
+int build_make_dirs(int dirfd, const char *target, uint32_t owner) {
         char path[4096];
-        uint32_t base = b->cell->seat->base;
-        _cleanup_close_ int at = fcntl(b->cell->plane[PLANE_ROOT], F_DUPFD_CLOEXEC, 3);
+        _cleanup_close_ int at = fcntl(dirfd, F_DUPFD_CLOEXEC, 3);
         while (*target) {
                 size_t n = strcspn(target, "/");
                 if (n >= sizeof path)
@@ -28,7 +26,7 @@ int build_make_target(struct build *b, const char *target) {
                 int made = mkdirat(at, path, 0755);
                 if (made < 0 && errno != EEXIST)
                         return -errno;
-                if (made == 0 && fchownat(at, path, base, base, AT_SYMLINK_NOFOLLOW) < 0)
+                if (made == 0 && fchownat(at, path, owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
                         return -errno;
                 int next = fs_open_beneath(at, path, O_PATH | O_DIRECTORY, 0);
                 if (next < 0)
@@ -38,6 +36,8 @@ int build_make_target(struct build *b, const char *target) {
         }
         return 0;
 }
+
+int build_make_target(struct build *b, const char *target) { return build_make_dirs(b->cell->plane[PLANE_ROOT], target, b->cell->seat->base); }
 
 int build_inner(struct build *b) {
         struct cell *c = b->cell;

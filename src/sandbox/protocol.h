@@ -29,6 +29,7 @@ enum message_type {
         REQ_FREEZE,        /* handle, u32 on -> EV_DONE */
         REQ_NOW,           /* handle -> EV_NOW */
         REQ_SOCKET,        /* handle, u32 sandbox_socket_kind: a socket of its network namespace -> EV_SOCKET */
+        REQ_MOUNT,         /* handle, str path below the workspaces, str target, u32 writable -> EV_DONE */
         REQ_ADOPT,         /* handle; a pidfd -> EV_STARTED (its own handle) or EV_FAILED; later EV_EMPTY */
         REQ_ADOPTED,       /* its handle, u32 adopted_op, u32 signal -> EV_ADOPTED */
         REQ_DESTROY,       /* handle -> EV_GONE */

@@ -174,6 +174,22 @@ int sandbox_usage_now(struct sandbox *s, void (*done)(struct sandbox *s, int r, 
 enum sandbox_socket_kind { SOCKET_IPV4, SOCKET_IPV6, SOCKET_UNIX, SOCKET_KIND_MAX };
 int sandbox_socket(struct sandbox *s, enum sandbox_socket_kind kind, void (*done)(struct sandbox *s, int r, int fd, void *user), void *user);
 
+/* A directory of a workspace appears at `target` of a standing sandbox, for everybody in it; what was there is covered until the sandbox ends. Where
+ * directories of `path` or `target` are not there they are made: those of the workspace belong to SANDBOX_USER inside, those of the sandbox to root
+ * inside. No link is followed. `done` runs once: 0, and what is seen at `target` by that name is the directory; or -errno, and nothing is mounted
+ * (-ENOTDIR: something else is in the way, a link or a file; -ESTALE: it was mounted, and is not what is seen; -ENOSPC: SANDBOX_MOUNTS_MAX; -EPERM: PROFILE_RLM
+ * only). Mounted nosuid and nodev. The files outlive the sandbox: they belong to no limit of it. */
+#define WORKSPACES_DIR "workspaces"        /* in the home: root's, and what is below is the sandboxes' */
+#define WORKSPACE_PATH_MAX 1024u
+#define WORKSPACE_DEPTH_MAX 16u
+#define SANDBOX_MOUNTS_MAX 16u
+struct sandbox_bind {
+        const char *path;          /* below $BRIG_HOME/workspaces: components [0-9A-Za-z_-][0-9A-Za-z._-]{0,127}, at most WORKSPACE_DEPTH_MAX */
+        const char *target;        /* absolute, no "." or ".." */
+        bool writable;
+};
+int sandbox_mount(struct sandbox *s, const struct sandbox_bind *bind, void (*done)(struct sandbox *s, int r, void *user), void *user);
+
 /* ---- processes in it ------------------------------------------------------------------------------------------ */
 
 struct output_capture;             /* sandbox/capture.h: head and tail in memory, full log on disk, byte limit */

@@ -1,5 +1,6 @@
-/* Questions to a sandbox that have one answer each: freeze, thaw, kill all but one, how much it uses, a socket of it. */
+/* Questions to a sandbox that have one answer each: freeze, thaw, kill all but one, how much it uses, a socket of it, a mount. */
 #include "sandbox/client.h"
+#include "sandbox/spec.h"
 
 struct sandbox_ask {
         struct sandbox_ask *next;
@@ -107,6 +108,18 @@ int sandbox_socket(struct sandbox *s, enum sandbox_socket_kind kind, void (*done
         _cleanup_buf_ struct buf b = BUF_INIT(16);
         int r = wire_put_u32(&b, (uint32_t)kind);
         return r < 0 ? r : ask(s, REQ_SOCKET, &b, &(struct sandbox_ask){ .socket = done, .user = user });
+}
+
+int sandbox_mount(struct sandbox *s, const struct sandbox_bind *bind, void (*done)(struct sandbox *s, int r, void *user), void *user) {
+        _cleanup_buf_ struct buf b = BUF_INIT(WORKSPACE_PATH_MAX + SPEC_PATH_MAX + 64);
+        if (!workspace_path_ok(bind->path) || !spec_path_ok(bind->target))
+                return -EINVAL;
+        int r = wire_put_str(&b, bind->path);
+        if (r == 0)
+                r = wire_put_str(&b, bind->target);
+        if (r == 0)
+                r = wire_put_u32(&b, bind->writable);
+        return r < 0 ? r : ask(s, REQ_MOUNT, &b, &(struct sandbox_ask){ .done = done, .user = user });
 }
 
 int sandbox_kill_others(struct sandbox *s, struct sandbox_exec *spare, void (*done)(struct sandbox *s, int r, void *user), void *user) {

@@ -121,7 +121,7 @@ static const struct { int (*run)(struct spawn *, struct message *, struct fault 
         [REQ_KILL_ALL] = { op_kill_all },   [REQ_DESTROY] = { op_destroy }, [REQ_STOP] = { op_stop },
         [REQ_LAYER] = { op_layer },       [REQ_EXEC_SIGNAL] = { op_exec_signal },
         [REQ_KILL_OTHERS] = { op_kill_others }, [REQ_FREEZE] = { op_freeze }, [REQ_NOW] = { op_now }, [REQ_SOCKET] = { op_socket },
-        [REQ_ADOPT] = { op_adopt }, [REQ_ADOPTED] = { op_adopted },
+        [REQ_MOUNT] = { op_mount }, [REQ_ADOPT] = { op_adopt }, [REQ_ADOPTED] = { op_adopted },
 };
 
 static void on_channel(struct spawn *sp, struct watch *w, uint32_t events) {

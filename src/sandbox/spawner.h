@@ -92,6 +92,7 @@ struct cell {
         int init_pidfd;
         struct watch control;              /* socket to init */
         unsigned n_procs;                  /* execs not reaped */
+        unsigned n_mounted;                /* by sandbox_mount */
         pid_t launcher;                    /* 0 = none */
         int launch_fd;                     /* socket to it, or -1 */
         bool launcher_ready, no_launcher;  /* it has said so; it could not be had */
@@ -272,6 +273,9 @@ int op_adopt(struct spawn *sp, struct message *m, struct fault *f);
 int op_adopted(struct spawn *sp, struct message *m, struct fault *f);
 void adopted_tick(struct spawn *sp);                           /* looks again at those that are being killed */
 void adopted_release(struct spawn *sp, const struct cell *c);  /* forgets those of a sandbox that is going, untold */
+
+/* ---- spawner_mount.c ---- */
+int op_mount(struct spawn *sp, struct message *m, struct fault *f);
 
 /* ---- launch.c ---- */
 /* While idle: gives the sandbox a launcher if its next command is worth it. True: it took some time. */

@@ -127,8 +127,7 @@ static bool name_ok(const char *s, size_t max, const char *extra, bool hex) {
         return n >= 1 && n <= max;
 }
 
-/* An absolute path without empty, "." or ".." components; "/" itself is not one. */
-static bool path_ok(const char *p) {
+bool spec_path_ok(const char *p) {
         if (!p || p[0] != '/' || strlen(p) >= SPEC_PATH_MAX)
                 return false;
         while (*p) {
@@ -138,6 +137,21 @@ static bool path_ok(const char *p) {
                 p += n;
         }
         return true;
+}
+
+bool workspace_path_ok(const char *p) {
+        static const char ok[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-.";
+        size_t depth = 0;
+        if (!p || strlen(p) > WORKSPACE_PATH_MAX)
+                return false;
+        for (;; p++) {
+                size_t n = strcspn(p, "/");
+                if (n == 0 || n > 128 || *p == '.' || strspn(p, ok) < n || ++depth > WORKSPACE_DEPTH_MAX)
+                        return false;
+                p += n;
+                if (!*p)
+                        return true;
+        }
 }
 
 static int bad(struct error *e, const char *field) { return error_say(e, -EINVAL, "%s is not valid", field); }
@@ -168,7 +182,7 @@ static int check_lists(const struct sandbox_spec *s, struct error *e) {
                 const struct sandbox_mount *m = &s->mounts[i];
                 bool source = m->class == MOUNT_SOURCE;
                 struct stat st;
-                if (m->class >= MOUNT_CLASS_MAX || !path_ok(m->target) || (source ? m->fd < 0 : !name_ok(m->id, 64, NULL, true)))
+                if (m->class >= MOUNT_CLASS_MAX || !spec_path_ok(m->target) || (source ? m->fd < 0 : !name_ok(m->id, 64, NULL, true)))
                         return bad(e, "mounts");
                 if (m->writable && (source || s->profile != PROFILE_FETCH))
                         return bad(e, "mounts.writable");
@@ -198,7 +212,7 @@ int sandbox_spec_check(const struct sandbox_spec *s, struct error *e) {
                 return bad(e, "id");
         if (s->profile >= PROFILE_MAX)
                 return bad(e, "profile");
-        if (!s->image || (strcmp(s->image, IMAGE_HOST) != 0 && strcmp(s->image, IMAGE_SCRATCH) != 0 && !path_ok(s->image)))
+        if (!s->image || (strcmp(s->image, IMAGE_HOST) != 0 && strcmp(s->image, IMAGE_SCRATCH) != 0 && !spec_path_ok(s->image)))
                 return bad(e, "image");
         if (s->upper >= UPPER_MAX)
                 return bad(e, "upper");
@@ -212,7 +226,7 @@ int sandbox_spec_check(const struct sandbox_spec *s, struct error *e) {
                 return bad(e, "cap_drop");
         if (s->hostname && !name_ok(s->hostname, 63, "-.", false))
                 return bad(e, "hostname");
-        if (s->user_dir && !path_ok(s->user_dir))
+        if (s->user_dir && !spec_path_ok(s->user_dir))
                 return bad(e, "user_dir");
         if (s->allow && s->network != NETWORK_ALLOW)
                 return bad(e, "allow");
@@ -307,9 +321,9 @@ static bool is_within(const char *top, const char *path) {
 static bool exec_ok(const struct exec_request *x) {
         if (!x->argv || !x->argv[0] || !x->argv[0][0] || x->uid >= IDRANGE_SIZE || x->gid >= IDRANGE_SIZE || (x->cwd && x->cwd[0] != '/'))
                 return false;
-        if (x->view && (x->helper || !path_ok(x->view) || x->view_bytes < VIEW_BYTES_MIN || x->view_bytes > VIEW_BYTES_MAX))
+        if (x->view && (x->helper || !spec_path_ok(x->view) || x->view_bytes < VIEW_BYTES_MIN || x->view_bytes > VIEW_BYTES_MAX))
                 return false;
-        if (x->view_output && (!path_ok(x->view_output) || is_within(x->view, x->view_output) || is_within(x->view_output, x->view)))
+        if (x->view_output && (!spec_path_ok(x->view_output) || is_within(x->view, x->view_output) || is_within(x->view_output, x->view)))
                 return false;
         return !(x->helper && x->tty) && !(x->in_view && !x->helper);
 }

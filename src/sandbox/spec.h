@@ -17,6 +17,10 @@ void sandbox_spec_release(struct sandbox_spec *s);     /* of a decoded one */
 /* Names, ranges, combinations; the error names the field. */
 int sandbox_spec_check(const struct sandbox_spec *s, struct error *e);
 
+/* An absolute path without empty, "." or ".." components; "/" itself is not one. */
+bool spec_path_ok(const char *p);
+bool workspace_path_ok(const char *p);                 /* of struct sandbox_bind */
+
 /* ---- execs ---- */
 
 #define ARGV_MAX 65536
