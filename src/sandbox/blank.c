@@ -71,7 +71,8 @@ int blanks_fill(struct spawn *sp) {
 }
 
 bool blank_claim(struct spawn *sp, struct cell *c) {
-        if (!fits(&c->spec))
+        /* The filter of a blank's first process is installed: the standard one. An init of ours needs no other. */
+        if (!fits(&c->spec) || (c->direct && c->spec.profile == PROFILE_RLM))
                 return false;
         sp->blank_limits = c->spec.limits;
         sp->no_blanks = false;

@@ -79,7 +79,7 @@ static void fill_child(struct build *b, struct child_first *child) {
         child->hostname = build_host_name(c);
         child->exec.user_ns = c->seat->user_ns;
         child->exec.null_fd = b->sp->null_file;
-        child->exec.filter = seccomp_program(SECCOMP_STANDARD);
+        child->exec.filter = cell_filter(c, false);
         child->exec.cgroup = c->cgroup;
         child->exec.group = c->init_group;
 }

@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "sandbox/child.h"
 #include "sandbox/mounts.h"
+#include "sandbox/seccomp.h"
 #include "sandbox/spec.h"
 
 struct cell *cell_new(void) {
@@ -31,6 +32,12 @@ int cell_parse(struct spawn *sp, struct cell *c, struct message *m, struct fault
                 return r;
         }
         return 0;
+}
+
+const struct sock_fprog *cell_filter(const struct cell *c, bool launches) {
+        if (c->spec.profile == PROFILE_RLM)
+                return seccomp_program(launches ? SECCOMP_TURN_LAUNCHER : SECCOMP_TURN);
+        return seccomp_program(launches ? SECCOMP_LAUNCHER : SECCOMP_STANDARD);
 }
 
 void cell_confine(const struct cell *c, bool helper, struct confine_plan *ret) {

@@ -51,7 +51,7 @@ static int start(struct spawn *sp, struct cell *c) {
         struct child_join j = {
                 .init_pidfd = c->init_pidfd, .view_ns = -1, .upper = -1, .own = -1, .report = report,
                 .exec = { .x = &x, .program = sp->launcher_image, .user_ns = -1, .null_fd = sp->null_file,
-                          .filter = seccomp_program(SECCOMP_LAUNCHER), .cgroup = c->cgroup, .group = c->init_group },
+                          .filter = cell_filter(c, true), .cgroup = c->cgroup, .group = c->init_group },
         };
         if (setsockopt(ours, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) < 0)
                 return -errno;

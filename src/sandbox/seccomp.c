@@ -138,6 +138,15 @@ static void emit_tree(struct program *p, const struct range *r, unsigned n) {
 
 /* ---- from the table ---- */
 
+static uint16_t action_of(enum seccomp_kind kind, const struct seccomp_rule *rule, int number) {
+        bool launches = kind == SECCOMP_LAUNCHER || kind == SECCOMP_TURN_LAUNCHER, turn = kind == SECCOMP_TURN || kind == SECCOMP_TURN_LAUNCHER;
+        if (launches && (number == SYS_clone3 || number == SYS_setns))
+                return ACTION_ALLOW;
+        if (kind == SECCOMP_NESTED)
+                return rule->nested;
+        return turn && rule->turn ? rule->turn : rule->action;
+}
+
 static int fill_actions(enum seccomp_kind kind, uint16_t actions[static NUMBERS_MAX], struct error *e) {
         for (unsigned i = 0; i < NUMBERS_MAX; i++)
                 actions[i] = ENOSYS;
@@ -150,8 +159,7 @@ static int fill_actions(enum seccomp_kind kind, uint16_t actions[static NUMBERS_
                         continue;   /* not on this architecture */
                 if (number >= NUMBERS_MAX)
                         return error_say(e, -EINVAL, "seccomp: call %s has number %d", rule->name, number);
-                bool launches = kind == SECCOMP_LAUNCHER && (number == SYS_clone3 || number == SYS_setns);
-                actions[number] = launches ? ACTION_ALLOW : kind == SECCOMP_NESTED ? rule->nested : rule->action;
+                actions[number] = action_of(kind, rule, number);
         }
         return 0;
 }

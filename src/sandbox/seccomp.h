@@ -15,6 +15,8 @@
 enum seccomp_kind {
         SECCOMP_STANDARD,   /* every profile */
         SECCOMP_LAUNCHER,   /* standard, and what starting a process needs; launcher.c takes that away again from what it starts */
+        SECCOMP_TURN,       /* standard without System V and POSIX message queues, memory and semaphores: they would outlive who made them. ENOSYS */
+        SECCOMP_TURN_LAUNCHER,      /* that, and what SECCOMP_LAUNCHER has beyond the standard */
         SECCOMP_NESTED,     /* also namespaces and mounts, for sandboxes that may make sandboxes */
         SECCOMP_KIND_MAX,
 };

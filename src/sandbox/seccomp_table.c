@@ -10,16 +10,17 @@
 #define A(n) { #n, -1, ACTION_ALLOW, ACTION_ALLOW }
 #define NEWER(n, number) { #n, number, ACTION_ALLOW, ACTION_ALLOW }
 #define MAKES_NAMESPACES(n) { #n, -1, EPERM, ACTION_ALLOW }
+#define LASTS(n) { #n, -1, ACTION_ALLOW, ACTION_ALLOW, ENOSYS }
 #define REFUSED(n) { #n, -1, EPERM, EPERM }
 
 const struct seccomp_rule seccomp_rules[] = {
         A(read), A(write), A(open), A(close), A(stat), A(fstat), A(lstat), A(poll), A(lseek), A(mmap), A(mprotect), A(munmap),
         A(brk), A(rt_sigaction), A(rt_sigprocmask), A(rt_sigreturn), A(pread64), A(pwrite64), A(readv), A(writev), A(access),
-        A(pipe), A(select), A(sched_yield), A(mremap), A(msync), A(mincore), A(madvise), A(shmget), A(shmat), A(shmctl),
+        A(pipe), A(select), A(sched_yield), A(mremap), A(msync), A(mincore), A(madvise),
         A(dup), A(dup2), A(pause), A(nanosleep), A(getitimer), A(alarm), A(setitimer), A(getpid), A(sendfile), A(connect),
         A(accept), A(sendto), A(recvfrom), A(sendmsg), A(recvmsg), A(shutdown), A(bind), A(listen), A(getsockname),
         A(getpeername), A(setsockopt), A(getsockopt), A(fork), A(vfork), A(execve), A(exit), A(wait4), A(kill), A(uname),
-        A(semget), A(semop), A(semctl), A(shmdt), A(msgget), A(msgsnd), A(msgrcv), A(msgctl), A(fcntl), A(flock), A(fsync),
+        A(fcntl), A(flock), A(fsync),
         A(fdatasync), A(truncate), A(ftruncate), A(getdents), A(getcwd), A(chdir), A(fchdir), A(rename), A(mkdir), A(rmdir),
         A(creat), A(link), A(unlink), A(symlink), A(readlink), A(chmod), A(fchmod), A(chown), A(fchown), A(lchown), A(umask),
         A(gettimeofday), A(getrlimit), A(getrusage), A(sysinfo), A(times), A(ptrace), A(getuid), A(getgid), A(setuid),
@@ -33,11 +34,11 @@ const struct seccomp_rule seccomp_rules[] = {
         A(fsetxattr), A(getxattr), A(lgetxattr), A(fgetxattr), A(listxattr), A(llistxattr), A(flistxattr), A(removexattr),
         A(lremovexattr), A(fremovexattr), A(tkill), A(time), A(futex), A(sched_setaffinity), A(sched_getaffinity),
         A(set_thread_area), A(get_thread_area), A(io_setup), A(io_destroy), A(io_getevents), A(io_submit), A(io_cancel),
-        A(epoll_create), A(remap_file_pages), A(getdents64), A(set_tid_address), A(restart_syscall), A(semtimedop),
+        A(epoll_create), A(remap_file_pages), A(getdents64), A(set_tid_address), A(restart_syscall),
         A(fadvise64), A(timer_create), A(timer_settime), A(timer_gettime), A(timer_getoverrun), A(timer_delete),
         A(clock_gettime), A(clock_getres), A(clock_nanosleep), A(exit_group), A(epoll_wait), A(epoll_ctl), A(tgkill),
-        A(utimes), A(mbind), A(set_mempolicy), A(get_mempolicy), A(mq_open), A(mq_unlink), A(mq_timedsend),
-        A(mq_timedreceive), A(mq_notify), A(mq_getsetattr), A(waitid), A(ioprio_set), A(ioprio_get), A(inotify_init),
+        A(utimes), A(mbind), A(set_mempolicy), A(get_mempolicy),
+        A(waitid), A(ioprio_set), A(ioprio_get), A(inotify_init),
         A(inotify_add_watch), A(inotify_rm_watch), A(openat), A(mkdirat), A(mknodat), A(fchownat), A(futimesat),
         A(newfstatat), A(unlinkat), A(renameat), A(linkat), A(symlinkat), A(readlinkat), A(fchmodat), A(faccessat),
         A(pselect6), A(ppoll), A(set_robust_list), A(get_robust_list), A(splice), A(tee), A(sync_file_range), A(vmsplice),
@@ -50,6 +51,11 @@ const struct seccomp_rule seccomp_rules[] = {
         A(statx), A(io_pgetevents), A(rseq), A(pidfd_send_signal), A(pidfd_open), A(close_range), A(openat2), A(pidfd_getfd),
         A(faccessat2), A(process_madvise), A(epoll_pwait2), A(landlock_create_ruleset), A(landlock_add_rule),
         A(landlock_restrict_self), A(memfd_secret), A(process_mrelease), A(futex_waitv),
+
+        /* What they make belongs to no process. */
+        LASTS(shmget), LASTS(shmat), LASTS(shmctl), LASTS(shmdt), LASTS(semget), LASTS(semop), LASTS(semtimedop), LASTS(semctl),
+        LASTS(msgget), LASTS(msgsnd), LASTS(msgrcv), LASTS(msgctl), LASTS(mq_open), LASTS(mq_unlink), LASTS(mq_timedsend),
+        LASTS(mq_timedreceive), LASTS(mq_notify), LASTS(mq_getsetattr),
 
         /* Newer than the library: numbers are the same everywhere from 424 on. */
         NEWER(cachestat, 451),

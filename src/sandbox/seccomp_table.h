@@ -19,6 +19,7 @@ struct seccomp_rule {
         int number;                 /* where the library is older than the call; the same on every architecture */
         uint16_t action;
         uint16_t nested;            /* the action for SECCOMP_NESTED */
+        uint16_t turn;              /* the action for SECCOMP_TURN where it is another than `action`; else 0 */
 };
 extern const struct seccomp_rule seccomp_rules[];
 extern const unsigned seccomp_rules_n;

@@ -209,6 +209,8 @@ int cell_prefabricate(struct spawn *sp, struct cell *c, struct fault *f);
 /* Makes the rest of it, or all if it is no claimed blank, and starts the first process. */
 int cell_build(struct spawn *sp, struct cell *c, struct fault *f);
 /* What its execs may do. */
+struct sock_fprog;
+const struct sock_fprog *cell_filter(const struct cell *c, bool launches);
 void cell_confine(const struct cell *c, bool helper, struct confine_plan *ret);
 /* /etc/resolv.conf in the upper while it is what build_network wrote, O_PATH; -1: it is not, or there was none. */
 int cell_open_resolv_conf(const struct cell *c);

@@ -164,7 +164,7 @@ static int start(struct spawn *sp, struct cell *c, struct proc *p, struct exec_r
                 .init_pidfd = c->init_pidfd, .helper = x->helper, .net_ns = sp->idle_net, .view_ns = -1, .upper = -1, .own = -1, .report = p->report,
                 .exec = {
                         .x = x, .program = x->helper ? sp->helper_image : -1, .user_ns = c->seat->user_ns, .null_fd = sp->null_file,
-                        .filter = seccomp_program(SECCOMP_STANDARD), .cgroup = c->cgroup, .group = p->group,
+                        .filter = cell_filter(c, false), .cgroup = c->cgroup, .group = p->group,
                 },
         };
         _cleanup_close_ int own = x->helper && x->helper_upper ? cell_open_resolv_conf(c) : -1;

@@ -33,6 +33,7 @@ ORDER = sys.byteorder
 FILE = "<brig>"
 CONTROL, OUT, ERR = 3, 4, 5            # where the descriptors of a turn are; all are closed in programs that it starts
 USER = 1000
+SHARED = b"/dev/shm"
 FRAME_MAX = 16 << 20
 SUBMIT_MAX = (2 << 20) + 65536
 BODY_MAX = 2 << 20                     # of a call of a tool; the broker's limit is the one that counts
@@ -469,22 +470,22 @@ class Turn:
         while self.steps and not (ahead and self.told()):
             self.steps.pop(0)(self)
 
-    def remove_ipc(self):
-        # System V's memory, queues and semaphores belong to no process: what an earlier turn left is not for this one.
-        if self.libc is None:
-            return                 # the first one: nothing was before it
-        for kind, remove in (("shm", self.libc.shmctl), ("msg", self.libc.msgctl), ("sem", self.libc.semctl)):
-            try:
-                fd = os.open("/proc/sysvipc/" + kind, os.O_RDONLY)
-            except OSError:
-                continue
-            rows = b""
-            while more := os.read(fd, 65536):
-                rows += more
-            os.close(fd)
-            for row in rows.split(b"\n")[1:]:
-                if row:
-                    remove(int(row.split()[1]), 0, 0)          # the second is IPC_RMID, or (sem) the third
+    def clear_memory(self):
+        # Memory by name is not for this turn: it belonged to processes that are dead. Where nobody runs, nobody changes it meanwhile; directories in it
+        # may lie deeper than a path reaches, so what is in one comes up before that goes.
+        n = 0
+        while names := os.listdir(SHARED):
+            for name in names:
+                path = os.path.join(SHARED, name)
+                try:
+                    os.unlink(path)
+                    continue
+                except IsADirectoryError:
+                    pass
+                for inner in os.listdir(path):
+                    n += 1
+                    os.rename(os.path.join(path, inner), b"%s/%d.%s" % (SHARED, n, urandom(16).hex().encode()))
+                os.rmdir(path)
 
     def show_itself(self):
         # What has changed its user is hidden from that user, and so from itself: /proc/self would not open.
@@ -495,11 +496,11 @@ class Turn:
         order = loads(payload)
         if self.libc is None and "ctypes" in sys.modules:
             find_prctl(self)
+        self.clear_memory()
         os.setgroups([USER])
         os.setresgid(USER, USER, USER)
         os.setresuid(USER, USER, USER)
         self.show_itself()
-        self.remove_ipc()
         os.umask(0o022)
         os.chdir(order["cwd"])
         os.environ["HOME"] = os.environ["PWD"] = order["cwd"]

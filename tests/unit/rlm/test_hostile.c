@@ -186,14 +186,45 @@ static void it_fills_the_process_table(void **state) {
         assert_string_equal(act.out, "full\n");
 }
 
-/* What belongs to no process is not for the next turn either. */
+/* What belongs to no process is not to be had. */
+static void it_asks_for_memory_that_would_last(void **state) {
+        says("import ctypes, errno\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+             "def call(name, *args):\n    ctypes.set_errno(0)\n    return getattr(libc, name)(*args), errno.errorcode[ctypes.get_errno()]\n"
+             "print({call('shmget', 0x7001, 4096, 0o1600), call('msgget', 0x7002, 0o1600), call('semget', 0x7003, 1, 0o1600), call('mq_open', b'/left', 0o102, 0o600, None)})",
+             "{(-1, 'ENOSYS')}\n");
+}
+
+/* By the call itself, from a program it starts. */
+static void it_asks_for_it_in_another_program(void **state) {
+        says("import subprocess\nprint(subprocess.run(['/usr/bin/python3', '-c', 'import ctypes; libc = ctypes.CDLL(None, use_errno=True); "
+             "print([libc.syscall(n, 0x7001, 4096, 0o1600) for n in (29, 68, 64, 240)], ctypes.get_errno())'], capture_output=True, text=True).stdout, end='')",
+             "[-1, -1, -1, -1] 38\n");
+}
+
 static void it_leaves_memory_behind(void **state) {
-        says("import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-             "print(min(libc.shmget(0x7001, 4096, 0o1600), libc.msgget(0x7002, 0o1600), libc.semget(0x7003, 1, 0o1600)) >= 0)", "True\n");
+        says("import os, signal\nos.makedirs('/dev/shm/a/b/c')\nopen('/dev/shm/a/b/c/file', 'w').close()\nos.symlink('/workspace', '/dev/shm/a/link')\n"
+             "os.symlink('/', '/dev/shm/root')\nos.mkfifo('/dev/shm/fifo')\nos.mkdir('/dev/shm/closed', 0)\nopen(b'/dev/shm/\\xff', 'w').close()\nos.mkdir('/dev/shm/a.b')\n"
+             "from multiprocessing import Semaphore, shared_memory\ns = Semaphore(1)\nm = shared_memory.SharedMemory('left', True, 4096)\n"
+             "print(s.acquire(), os.path.exists('/dev/shm/left'))\n"
+             "os.kill(os.getpid(), signal.SIGKILL)", "True True\n");
+        act_wait_end(&act);
+        act_begin(&stage, &act, STAGE_SETUP);
+        says("import os\nprint(os.listdir('/dev/shm'), os.path.exists('/etc/passwd'))", "[] True\n");
+}
+
+/* Deeper than a path, or python's calls, reach. */
+static void it_leaves_directories_without_end(void **state) {
+        says("import os\nos.chdir('/dev/shm')\nfor i in range(5000):\n    os.mkdir('d' * 100)\n    os.chdir('d' * 100)\nopen('file', 'w').close()\nprint('deep')", "deep\n");
         act_end(&act);
         act_begin(&stage, &act, STAGE_SETUP);
-        says("import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-             "libc.shmget(0x7001, 0, 0), libc.msgget(0x7002, 0), libc.semget(0x7003, 0, 0)", "(-1, -1, -1)\n");
+        says("import os\nprint(os.listdir('/dev/shm'))", "[]\n");
+}
+
+/* Semaphores and memory of the library's own, by which processes of one turn work together. */
+static void multiprocessing_works(void **state) {
+        says("import multiprocessing\nfrom multiprocessing import Pool, Semaphore, shared_memory\nm = shared_memory.SharedMemory(create=True, size=64)\nlock = multiprocessing.Lock()\n"
+             "def add(i):\n    with lock:\n        m.buf[0] += i\n"
+             "with Pool(2) as p:\n    p.map(add, range(10))\nprint(m.buf[0])\nm.close()\nm.unlink()", "45\n");
 }
 
 static void it_stops_itself(void **state) {
@@ -211,7 +242,8 @@ int main(void) {
                 T(it_replaces_builtins_and_modules), T(it_replaces_standard_output), T(it_writes_to_the_control_socket), T(it_forges_a_long_frame),
                 T(it_says_twice_that_it_is_done), T(it_sends_descriptors), T(it_recurses), T(it_spins_with_signals_blocked), T(it_spins_in_c),
                 T(it_prints_a_gigabyte), T(it_goes_on_after_its_submit), T(it_submits_for_ever), T(its_error_cannot_be_told), T(its_value_cannot_be_shown),
-                T(it_fills_the_process_table), T(it_leaves_memory_behind), T(it_stops_itself),
+                T(it_fills_the_process_table), T(it_leaves_memory_behind), T(it_leaves_directories_without_end), T(it_asks_for_memory_that_would_last),
+                T(it_asks_for_it_in_another_program), T(multiprocessing_works), T(it_stops_itself),
         };
         return cmocka_run_group_tests(tests, open_all, close_all);
 }
