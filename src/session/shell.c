@@ -13,25 +13,38 @@
 #define STATE_FD 202
 #define STATUS_FD 205
 #define STATUS_MAX 8192                /* bytes of a status line: a number and a directory */
+#define SHELL_BEGUN "begun"            /* said when a command has been read and before it runs */
+#define SHELL_BROKEN "the command left no working builtins; the shell has ended, the next one has the state from before"
 
 /* 200 hears, 203 and 204 are the real streams; ours are nowhere, so that `set -x` traces the command and not the loop. What of ours may
  * fail stands where `set -e` does not look; eval must not, or `set -e` would mean nothing to the command. The state is restored outside any
- * function, or its variables would be local. All rests on `builtin`: a function of that name that breaks it is taken away, in POSIX mode, where
- * `unset` is found before any function; what that mode leaves behind is put back. */
+ * function, or its variables would be local.
+ *
+ * All rests on `builtin` and on what is called through it. Whether eval and printf are what they were is looked at after each command: code that eval runs
+ * knows if it runs in a function. (A loop that ends since it cannot read is started again by who sent the command: shell.h.) A function `builtin` is taken away, in POSIX mode, where `unset` is found before any function (what that mode leaves behind is
+ * put back), and what was disabled is enabled; where that does not help (the function is readonly) the shell ends, by a word of the language alone. No
+ * state is written by what does not work. */
+#define PROBE "__brig_ok=; builtin eval '__brig_ok=${FUNCNAME-}=' && builtin printf -v __brig_command %s x || __brig_ok="
 static const char driver[] =
         "exec 200<&0 203>&1 204>&2 </dev/null >/dev/null 2>&1\n"
         "shopt -s expand_aliases\n"
-        "__brig_save() { { builtin declare -p; builtin declare -f; builtin alias -p; builtin shopt -p; builtin set +o;"
+        "__brig_save() { __brig_ok=; builtin eval '__brig_ok=${FUNCNAME-}' || __brig_ok=; case ${__brig_dead-}$__brig_ok in __brig_save) ;; *) return;; esac; { builtin declare -p; builtin declare -f; builtin alias -p; builtin shopt -p; builtin set +o;"
         " builtin printf 'builtin cd -- %q\\n' \"$PWD\"; } >/proc/self/fd/202; } 2>/dev/null\n"
         "trap __brig_save EXIT\n"
         "[ -s /proc/self/fd/202 ] && . /proc/self/fd/202 || :\n"
         "while IFS= builtin read -r -u 200 __brig_go; do\n"
+        "  builtin printf '" SHELL_BEGUN "\\0' >&205 || :\n"
         "  IFS= builtin read -r -d '' __brig_command </proc/self/fd/201 || :\n"
         "  builtin eval \"$__brig_command\" </dev/null >&203 2>&204 200<&- 201<&- 203>&- 204>&- 205>&-\n"
         "  __brig_status=$?\n"
-        "  __brig_ok=; builtin eval __brig_ok=1 || __brig_ok=\n"
-        "  case $__brig_ok in '') POSIXLY_CORRECT=y; unset -f builtin; unset POSIXLY_CORRECT;"
-        " builtin shopt -s expand_aliases; builtin shopt -u inherit_errexit;; esac\n"
+        "  " PROBE "\n"
+        "  case $__brig_ok in =) ;; *)\n"
+        "    POSIXLY_CORRECT=y; unset -f builtin; unset POSIXLY_CORRECT\n"
+        "    enable builtin alias cd declare eval printf read set shopt\n"
+        "    builtin shopt -s expand_aliases; builtin shopt -u inherit_errexit\n"
+        "    " PROBE "\n"
+        "    case $__brig_ok in =) ;; *) __brig_dead=1; { __brig_ok=${__brig_none:?" SHELL_BROKEN "}; } 2>&204;; esac;;\n"
+        "  esac\n"
         "  __brig_save || :\n"
         "  builtin printf '%s\\0%s\\0' \"$__brig_status\" \"$PWD\" >&205 || :\n"
         "done\n";
@@ -57,6 +70,8 @@ struct shell {
         int64_t created_ms;
         unsigned id, handles;
         bool busy, timed_out, closed;
+        bool begun;                            /* the present command was read */
+        bool again;                            /* and was handed over a second time: the process had ended by itself before it read it */
 };
 
 /* ---- the object ------------------------------------------------------------------------------------------------------------------- */
@@ -144,6 +159,10 @@ static void end_command(struct shell *sh, int exit_code, bool gone) {
 }
 
 static int take_status(struct shell *sh) {
+        if (!sh->begun && sh->status.len >= sizeof SHELL_BEGUN && memcmp(sh->status.data, SHELL_BEGUN, sizeof SHELL_BEGUN) == 0) {
+                sh->begun = true;
+                buf_consume(&sh->status, sizeof SHELL_BEGUN);
+        }
         const char *p = sh->status.data, *nul = memchr(p, 0, sh->status.len), *end = nul ? memchr(nul + 1, 0, sh->status.len - (size_t)(nul + 1 - p)) : NULL;
         if (!end)
                 return sh->status.len < STATUS_MAX ? -EAGAIN : -EBADMSG;
@@ -179,12 +198,38 @@ static void on_status(uv_poll_t *h, int status, int events) {
                 exec_kill(sh->exec);           /* nonsense: it is not our loop any more */
 }
 
+static int spawn(struct shell *sh, struct error *e);
+
+/* What was on its way when the process went. */
+static void read_rest(struct shell *sh) {
+        char space[1024];
+        ssize_t n;
+        while (sh->status_fd >= 0 && (n = read(sh->status_fd, space, sizeof space)) > 0)
+                if (buf_add(&sh->status, space, (size_t)n) < 0)
+                        break;
+        (void)take_status(sh);
+}
+
+/* A process that the command before has broken may end when it looks for the next one: that one has not run. */
+static bool begin_again(struct shell *sh, const struct exec_end *end) {
+        struct error e;
+        if (!sh->busy || sh->begun || sh->again || sh->timed_out || sh->closed || !end->started || sh->session->ending)
+                return false;
+        sh->again = true;
+        if (spawn(sh, &e) < 0)
+                return false;
+        return exec_write(sh->exec, "\n", 1) >= 0 || sh->exec;
+}
+
 static void on_exited(struct sandbox_exec *x, const struct exec_end *end, void *user) {
         struct shell *sh = user;
         char text[ERROR_TEXT_MAX + 32];
         sh->exec = NULL;
+        read_rest(sh);
         stop_polling(sh);
         sh->status_fd = fd_close(sh->status_fd);
+        if (begin_again(sh, end))
+                return;
         if (!end->started && sh->busy) {
                 int n = snprintf(text, sizeof text, "brig: /bin/bash: %s\n", end->error.text);
                 capture_feed(&sh->err, text, MIN2((size_t)n, sizeof text - 1));
@@ -277,7 +322,7 @@ int shell_run(struct shell *sh, const char *command, size_t n, uint64_t timeout_
         if (sh->out.total == 0 && sh->err.total == 0)
                 reset_captures(sh, output_limit);
         sh->busy = true;
-        sh->timed_out = false;
+        sh->timed_out = sh->begun = sh->again = false;
         sh->done = done;
         sh->user = user;
         sh->started_at = now_ms();

@@ -9,8 +9,9 @@
  * After each command, and when it exits, the shell writes its state as shell text into a second memory file, which we keep and never
  * read. When the process is gone, by `exit`, by `exec`, by a signal or by a timeout (which kills it and what it started), the next command
  * starts another, which reads that text first. So `exit 3` is a command that ends with 3; after a kill the state is that of the last
- * command that ended. Aliases and functions may have any name, also a built-in's; a function `builtin` that does not do what that does is taken
- * away when its command has ended.
+ * command that ended. Aliases and functions may have any name, also a built-in's; a function `builtin` is taken
+ * away when its command has ended, and what was disabled is enabled; a shell in which that does not help ends and says so. A command that the process had not
+ * read when it ended has not run, and is given to the next one.
  *
  * An open shell does not keep its session from being idle; a command in it does. Loop thread only. */
 #pragma once

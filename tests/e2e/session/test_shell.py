@@ -148,6 +148,35 @@ def test_names_of_the_shells_own_may_be_taken(shell, text):
     assert shell.run("x=$(false; echo on); [ -z \"$POSIXLY_CORRECT\" ] && shopt -q expand_aliases && ! shopt -q inherit_errexit", timeout=20)["exit_code"] == 0
 
 
+SELF = "builtin() { if [ $1 = eval ]; then command builtin \"$@\"; fi; }"
+
+
+@pytest.mark.parametrize("text", ["enable -n read", "enable -n eval printf", "enable -n builtin", "enable -n declare shopt alias set", SELF, "builtin() { command builtin \"$@\"; }; eval() { :; }; enable -n read"],
+                         ids=["read", "eval", "builtin", "declare", "eval alone", "all"])
+def test_what_the_shell_needs_is_put_back(shell, text):
+    assert shell.run(f"x=kept; {text}", timeout=20)["timed_out"] is False
+    got = shell.run("echo $x", timeout=20)
+    assert (got["stdout"], got["timed_out"], got["restarted"]) == ("kept\n", False, False), got
+
+
+@pytest.mark.parametrize("text", ["builtin() { :; }; readonly -f builtin", f"{SELF}; readonly -f builtin", "enable -n builtin enable", "unset() { :; }; builtin() { :; }; enable -n unset", "readonly __brig_command=1",
+                                  "builtin() { :; }; readonly -f builtin; exit 3"],
+                         ids=["readonly", "eval alone", "enable", "unset", "variable", "exit"])
+def test_a_shell_that_cannot_be_mended_ends_and_says_so(shell, text):
+    shell.run("x=before")
+    got = shell.run(f"echo said; x=after; {text}", timeout=20)
+    assert got["stdout"] == "said\n" and ("no working builtins" in got["stderr"] or got["exit_code"] == 3) and got["restarted"] and not got["timed_out"], got
+    assert shell.run("echo $x", timeout=20)["stdout"] == "before\n"
+
+
+def test_a_command_that_the_shell_did_not_read_runs_in_the_next_one(shell):
+    """The shell ends when it looks for the next command, which may be on its way then."""
+    for i in range(30):
+        shell.run(f"x={i}; trap 'case $BASH_COMMAND in *\"-u 200\"*) exit 9;; esac' DEBUG")
+        got = shell.run("echo $x", timeout=20)
+        assert got["stdout"] == f"{i}\n" and got["exit_code"] == 0, got
+
+
 def test_one_command_at_a_time(session, shell):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         first = pool.submit(shell.run, "sleep 1; echo first")
