@@ -17,6 +17,18 @@ void rlm_lease_answer(struct http_request *r, enum lease_answer a);
 /* The body, at most `max` bytes, as an object; else 400 or 413 is answered. */
 bool rlm_body(struct http_request *r, size_t max, struct json *ret);
 
+/* What begins a turn, a session's or a child's. */
+#define RLM_KEY_MAX 255u               /* bytes of an idempotency key */
+struct rlm_turn_request {
+        struct json tools, outputs;        /* in the request's body */
+        uint64_t acquire_ms;
+        char key[RLM_KEY_MAX + 1], hash[65];
+        struct rlm_turn_spec spec;         /* of these */
+};
+bool rlm_turn_request(struct http_request *r, struct rlm_turn_request *ret);     /* false: a fault is answered */
+/* 201, or the fault. `child`: its id; NULL where it is none. */
+void rlm_begun_answer(struct http_request *r, enum rlm_fault f, const struct error *e, const struct rlm_turn *t, const char *child);
+
 /* rlm_sessions.c */
 struct v1_body v1_rlm_session_body(void);
 struct v1_body v1_rlm_turn_body(void);
@@ -27,6 +39,9 @@ void v1_delete_rlm_session(struct http_request *r, void *user);
 void v1_post_rlm_turn(struct http_request *r, void *user);
 void v1_delete_rlm_turn(struct http_request *r, void *user);
 void v1_post_rlm_cancel(struct http_request *r, void *user);
+/* rlm_children.c */
+void v1_post_rlm_child(struct http_request *r, void *user);
+void v1_list_rlm_children(struct http_request *r, void *user);
 /* rlm_execute.c */
 struct v1_body v1_rlm_execute_body(void);
 void v1_post_rlm_execute(struct http_request *r, void *user);

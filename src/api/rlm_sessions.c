@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 
-#define KEY_MAX 255u
+#define KEY_MAX RLM_KEY_MAX
 
 /* ---- answers -------------------------------------------------------------------------------------------------------------------------- */
 
@@ -26,6 +26,7 @@ static const struct { int status; const char *message; } faults[] = {
         [RLM_EMPTY_CODE] = { 400, "The code is blank" }, [RLM_ADMISSION_TIMEOUT] = { 503, "No sandbox was free in time" }, [RLM_TOO_MANY] = { 503, "Too many" },
         [RLM_DRAINING] = { 503, "The server is shutting down" }, [RLM_DISK_FULL] = { 503, "The disk is full" },
         [RLM_CONFLICT] = { 409, "The idempotency key belongs to another request" }, [RLM_START_FAILED] = { 502, "The turn could not be begun" },
+        [RLM_TOO_MANY_CHILDREN] = { 429, "The turn may have no more children" }, [RLM_CHILD_DEPTH] = { 409, "A child has no children of its own" },
         [RLM_INTERNAL] = { 500, "Internal error" },
 };
 _Static_assert(ARRAY_SIZE(faults) == RLM_FAULT_MAX, "a fault has no answer");
@@ -128,6 +129,8 @@ static void put_session(struct json_writer *w, const struct rlm_session *s) {
         json_field_uint(w, "generation", v.generation);
         json_field_text(w, "turn", v.turn);
         json_field_text(w, "root", v.root_ready ? "ready" : v.root ? "starting" : NULL);
+        json_field_text(w, "parent", v.parent);
+        json_field_uint(w, "children", v.children);
 }
 
 static void answer_session(struct http_request *r, int status, const struct rlm_session *s) {
@@ -179,6 +182,10 @@ void v1_post_rlm_session(struct http_request *r, void *user) {
 
 static void list_one(struct rlm_session *s, void *user) {
         struct json_writer *w = user;
+        struct rlm_session_view v;
+        rlm_session_look(s, &v);
+        if (v.parent)
+                return;
         json_begin_object(w);
         put_session(w, s);
         json_end_object(w);
@@ -293,23 +300,41 @@ void v1_post_rlm_cancel(struct http_request *r, void *user) {
 
 /* ---- turns --------------------------------------------------------------------------------------------------------------------------------------- */
 
-struct turn_body { struct json tools, outputs; uint64_t acquire_ms; };
-
 static int parse_span(const struct field *f, const struct json *v, void *target, struct error *e) {
         *(struct json *)((char *)target + f->at) = *v;
         return 0;
 }
 
+#define TURN(member) offsetof(struct rlm_turn_request, member)
 static const struct field turn_rows[] = {
-        { .name = "tools", .kind = FIELD_CUSTOM, .parse = parse_span, .at = offsetof(struct turn_body, tools), .type = "array of objects", .def = "[]",
+        { .name = "tools", .kind = FIELD_CUSTOM, .parse = parse_span, .at = TURN(tools), .type = "array of objects", .def = "[]",
           .doc = "what the code may call: `name`, `description`, `parameters` (a JSON schema); at most 128" },
-        { .name = "outputs", .kind = FIELD_CUSTOM, .parse = parse_span, .at = offsetof(struct turn_body, outputs), .type = "array of objects", .def = "any",
+        { .name = "outputs", .kind = FIELD_CUSTOM, .parse = parse_span, .at = TURN(outputs), .type = "array of objects", .def = "any",
           .doc = "what SUBMIT takes: `name`, `type`, `required`, `default`; at most 64" },
-        { .name = "acquire_timeout_s", .kind = FIELD_NUMBER, .at = offsetof(struct turn_body, acquire_ms), .min = 0, .max = 3600, .scale = 1000, .def = "30",
-          .doc = "how long to wait for a slot" },
+        { .name = "acquire_timeout_s", .kind = FIELD_NUMBER, .at = TURN(acquire_ms), .min = 0, .max = 3600, .scale = 1000, .def = "30",
+          .doc = "how long to wait for a slot; a child waits 5 seconds at most" },
         KEY_ROW,
 };
 struct v1_body v1_rlm_turn_body(void) { return (struct v1_body){ turn_rows, ARRAY_SIZE(turn_rows) }; }
+
+bool rlm_turn_request(struct http_request *r, struct rlm_turn_request *ret) {
+        struct json o;
+        struct error e = { 0 };
+        *ret = (struct rlm_turn_request){ .acquire_ms = RLM_ACQUIRE_DEFAULT_S * 1000 };
+        if (!rlm_body(r, RLM_BODY_MAX, &o))
+                return false;
+        int x = fields_decode(turn_rows, ARRAY_SIZE(turn_rows), &o, 0, ret, &e);
+        if (x == 0)
+                x = take_key(r, &o, ret->key, ret->hash, &e);
+        if (x < 0) {
+                v1_fault(r, x, e.text, NULL);
+                return false;
+        }
+        ret->spec = (struct rlm_turn_spec){
+                .tools = &ret->tools, .outputs = &ret->outputs, .acquire_ms = ret->acquire_ms, .key = ret->key[0] ? ret->key : NULL, .hash = ret->key[0] ? ret->hash : NULL,
+        };
+        return true;
+}
 
 struct beginning { struct http_request *r; struct rlm_begin *wait; };
 
@@ -319,11 +344,7 @@ static void beginning_closed(void *user) {
         free(b);
 }
 
-static void on_begun(enum rlm_fault f, const struct error *e, struct rlm_turn *t, void *user) {
-        struct beginning *bg = user;
-        struct http_request *r = bg->r;
-        free(bg);
-        http_on_close(r, NULL, NULL);
+void rlm_begun_answer(struct http_request *r, enum rlm_fault f, const struct error *e, const struct rlm_turn *t, const char *child) {
         if (f != RLM_OK) {
                 rlm_fault_answer(r, f, e ? e->text : NULL);
                 return;
@@ -331,36 +352,36 @@ static void on_begun(enum rlm_fault f, const struct error *e, struct rlm_turn *t
         _cleanup_buf_ struct buf b = BUF_INIT(1024);
         struct json_writer w = JSON_WRITER(&b);
         json_begin_object(&w);
+        if (child)
+                json_field_text(&w, "child", child);
         json_field_text(&w, "turn", rlm_turn_id(t));
         json_field_uint(&w, "generation", rlm_turn_generation(t));
         json_end_object(&w);
         v1_reply(r, 201, json_finish(&w), &b);
 }
 
+static void on_begun(enum rlm_fault f, const struct error *e, struct rlm_turn *t, void *user) {
+        struct beginning *bg = user;
+        struct http_request *r = bg->r;
+        free(bg);
+        http_on_close(r, NULL, NULL);
+        rlm_begun_answer(r, f, e, t, NULL);
+}
+
 void v1_post_rlm_turn(struct http_request *r, void *user) {
         struct rlm *m = rlm_of(r, user);
-        struct turn_body body = { .acquire_ms = RLM_ACQUIRE_DEFAULT_S * 1000 };
-        struct json o;
+        struct rlm_turn_request q;
         struct error e = { 0 };
-        char key[KEY_MAX + 1], hash[SHA256_HEX];
-        if (!m || !rlm_body(r, RLM_BODY_MAX, &o))
+        if (!m || !rlm_turn_request(r, &q))
                 return;
         struct rlm_session *s = rlm_session_find(m, http_param(r, "id"));
-        if (!s) {
-                rlm_fault_answer(r, RLM_NO_SESSION, NULL);
-                return;
-        }
-        int x = fields_decode(turn_rows, ARRAY_SIZE(turn_rows), &o, 0, &body, &e);
-        if (x == 0)
-                x = take_key(r, &o, key, hash, &e);
-        struct beginning *b = x == 0 ? malloc(sizeof *b) : NULL;
+        struct beginning *b = s ? malloc(sizeof *b) : NULL;
         if (!b) {
-                v1_fault(r, x < 0 ? x : -ENOMEM, e.text, NULL);
+                rlm_fault_answer(r, s ? RLM_INTERNAL : RLM_NO_SESSION, NULL);
                 return;
         }
-        const struct rlm_turn_spec spec = { .tools = &body.tools, .outputs = &body.outputs, .acquire_ms = body.acquire_ms, .key = key[0] ? key : NULL, .hash = key[0] ? hash : NULL };
         *b = (struct beginning){ .r = r };
-        enum rlm_fault f = rlm_turn_begin(s, &spec, on_begun, b, &b->wait, &e);
+        enum rlm_fault f = rlm_turn_begin(s, &q.spec, on_begun, b, &b->wait, &e);
         if (f != RLM_OK) {
                 free(b);
                 rlm_fault_answer(r, f, e.text);

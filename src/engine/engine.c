@@ -307,6 +307,11 @@ static int open_rlm(struct engine *en, struct error *e) {
         rc.root_limits.disk_bytes = cfg->rlm_root_disk_bytes;
         rc.root_limits.output_bytes = UINT64_MAX;      /* turns keep the head and the tail of what they write */
         rc.root_limits.wall_ms = 0;
+        rc.child_limits = rc.root_limits;
+        rc.child_limits.cpu_milli = cfg->rlm_child_cpus < cpus ? cfg->rlm_child_cpus * 1000 : 0;
+        rc.child_limits.memory_bytes = MIN2(cfg->rlm_child_memory_bytes, memory);
+        rc.child_limits.disk_bytes = cfg->rlm_child_disk_bytes;
+        rc.children_max = (unsigned)cfg->rlm_children_max;
         return rlm_open(&rc, &en->rlm, e);
 }
 

@@ -60,6 +60,7 @@ struct engine_config {
         uint64_t rlm_slots;                /* runtime.max_active_leases */
         uint64_t rlm_idle_s, rlm_warm_roots, rlm_calls_max, rlm_pending_max, rlm_prompts_max;
         uint64_t rlm_root_cpus, rlm_root_memory_bytes, rlm_root_disk_bytes;
+        uint64_t rlm_children_max, rlm_child_cpus, rlm_child_memory_bytes, rlm_child_disk_bytes;
         int rlm_network;                   /* enum sandbox_network */
         uint64_t id_base;
         char *user;

@@ -12,7 +12,7 @@
  * its slot is free and before its session gets another; a generation is on disk before anybody hears of it.
  *
  * Files: session.c (set, ledger, drain), root.c (sandboxes), warm.c (those that stand ready), turn.c (begin, end, fence), action.c (execute, clocks), calls.c (both faces of the
- * broker), lease.c (the state machine of calls), admission.c (slots), contract.c (tools and outputs).
+ * broker), child.c (sub-agents of a turn), child_quota.c (how many), lease.c (the state machine of calls), admission.c (slots), contract.c (tools and outputs).
  *
  * Loop thread only. Callbacks may run from inside the call that starts the work. */
 #pragma once
@@ -31,6 +31,7 @@
 #define RLM_TIMEOUT_DEFAULT_S 120u         /* of an action that does not say */
 #define RLM_TIMEOUT_MAX_S 86400u
 #define RLM_ACQUIRE_DEFAULT_S 30u          /* waiting for a slot, where the request does not say */
+#define RLM_CHILD_WAIT_MS 5000u            /* the most that a child waits for a slot */
 #define RLM_INTERRUPT_GRACE_MS 2000u       /* from the interrupt of an action whose time is up to the kill */
 #define RLM_USAGE_MIN_MS 20u                /* an action that took less has no cpu_ms of its own: it counts with the next that has */
 #define RLM_POLLS_MAX 16u                  /* of a turn at a time */
@@ -60,6 +61,8 @@ enum rlm_fault {
         RLM_ADMISSION_TIMEOUT, RLM_TOO_MANY, RLM_DRAINING, RLM_DISK_FULL,
         RLM_CONFLICT,                      /* the idempotency key belongs to another request */
         RLM_START_FAILED,                  /* the sandbox or its Python could not be started */
+        RLM_TOO_MANY_CHILDREN,             /* in the turn, or at a time */
+        RLM_CHILD_DEPTH,                   /* a child has none of its own */
         RLM_INTERNAL,
         RLM_FAULT_MAX
 };
@@ -80,7 +83,8 @@ struct rlm_config {
         uint64_t idle_ms;                  /* a root that no turn has used for so long is stopped; the warm ones, when none was wanted for so long */
         unsigned warm_roots;               /* how many are made ahead, up to RLM_WARM_MAX */
         struct leases_limits limits;
-        struct sandbox_limits root_limits;
+        struct sandbox_limits root_limits, child_limits;
+        unsigned children_max;             /* of a turn */
         enum sandbox_network network;
 };
 int rlm_open(const struct rlm_config *cfg, struct rlm **ret, struct error *e);     /* generations rise for what the last daemon left */
@@ -99,7 +103,8 @@ struct rlm_session_spec { const char *workspace, *tenant, *key, *hash; };  /* wo
 typedef void (*rlm_created)(enum rlm_fault f, const char *id, void *user);
 void rlm_session_create(struct rlm *m, const struct rlm_session_spec *spec, rlm_created done, void *user);
 struct rlm_session *rlm_session_find(struct rlm *m, const char *id);       /* NULL also while it is being deleted */
-struct rlm_session_view { const char *id, *workspace, *turn /* NULL without */; uint64_t generation; bool root, root_ready; };
+struct rlm_session_view { const char *id, *workspace, *turn /* NULL without */; uint64_t generation; bool root, root_ready;
+        const char *parent; unsigned children; };   /* of a child: the turn that it belongs to, else NULL; how many it has that are not gone */
 void rlm_session_look(const struct rlm_session *s, struct rlm_session_view *ret);
 /* Fences and forgets it; `done` once nothing of it is left. */
 enum rlm_fault rlm_session_delete(struct rlm *m, const char *id, void (*done)(void *user), void *user);
@@ -126,6 +131,17 @@ bool rlm_turn_is_over(const struct rlm_turn *t);   /* ended by itself */
 enum rlm_fault rlm_turn_end(struct rlm_turn *t, void (*done)(void *user), void *user);
 /* Fence: at once its authority is gone and the session's generation higher; `done` once that is on disk and the root is gone. */
 enum rlm_fault rlm_turn_cancel(struct rlm_turn *t, void (*done)(uint64_t generation, void *user), void *user);
+
+/* ---- children (child.c) ----------------------------------------------------------------------------------------------------------------- */
+
+/* A child of an open turn: a session of its own, whose one turn begins as in rlm_turn_begin, after RLM_CHILD_WAIT_MS at most. Its turns are found, used and
+ * ended as others; rlm_session_delete deletes it. It goes with its parent's turn, which is not over before. */
+struct rlm_child_wait;
+enum rlm_fault rlm_child_begin(struct rlm_turn *parent, const struct rlm_turn_spec *spec, rlm_begun done, void *user, struct rlm_child_wait **ret_wait, struct error *e);
+void rlm_child_abandon(struct rlm_child_wait *w);  /* as rlm_begin_abandon */
+const char *rlm_turn_session(const struct rlm_turn *t);    /* its session's id; NULL once it is in none */
+/* Those that are not confirmed gone. `ending`: it is being deleted. */
+void rlm_children(const struct rlm_turn *parent, void (*each)(const struct rlm_session *c, bool ending, void *user), void *user);
 
 /* ---- actions ------------------------------------------------------------------------------------------------------------------------- */
 

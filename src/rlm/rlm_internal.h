@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "rlm/action_clock.h"
 #include "rlm/admission.h"
+#include "rlm/child_quota.h"
 #include "rlm/contract.h"
 #include "rlm/rlm.h"
 #include "rlm/transcript.h"
@@ -16,12 +17,12 @@ struct rlm {
         struct admission admission;
         struct map sessions;
         struct rlm_root *roots;            /* all that are not gone yet */
-        size_t n_turns, n_roots, open_handles;
+        size_t n_turns, n_roots, n_child_roots, open_handles;
         struct warm *warm;                 /* sandboxes for roots */
         uv_timer_t unwanted;               /* when no root was wanted for long */
         uv_timer_t soon;                   /* sessions that go on from the loop */
         struct rlm_session *later;
-        bool draining, warm_stopped, freed;
+        bool draining, ending_roots, warm_stopped, freed;
         struct waiter *drained;
 };
 
@@ -37,7 +38,7 @@ struct rlm_root {
         struct warm_box *box;              /* NULL: not made yet, or gone */
         void *face;
         uv_timer_t idle;
-        bool tainted, closed;
+        bool tainted, closed, child;
         bool out_of_memory;                /* that limit fired */
         struct error error;                /* why it could not be made */
         char id[RLM_ID_SIZE + 8];
@@ -55,6 +56,11 @@ struct rlm_session {
         unsigned made_roots;
         struct rlm_session *next_later;
         bool later, inserting, deleting, row_going;
+        /* A child: the turn it was made for, that turn's session, the next of the turn's children. */
+        struct rlm_turn *parent;
+        struct rlm_session *owner, *next_child, **at_child;
+        bool started;                      /* its turn has begun once */
+        unsigned n_children;               /* that are not gone, of all its turns */
         struct waiter *deleted;
         rlm_created created; void *created_user;
         char id[RLM_ID_SIZE];
@@ -78,6 +84,8 @@ struct rlm_turn {
         struct outputs outputs;
         struct buf setup;                  /* until it begins */
         struct leases leases;
+        struct child_quota quota;
+        struct rlm_session *children;
         struct rlm_begin *begins;
         struct rlm_poll *polls; unsigned n_polls;
         struct rlm_subscriber *subscribers; unsigned n_subscribers;
@@ -105,7 +113,8 @@ struct rlm_turn {
 void rlm_session_settle(struct rlm_session *s);            /* something of it has come to its end; may free it */
 void rlm_session_later(struct rlm_session *s);             /* its turn goes on from the loop */
 void rlm_session_raise(struct rlm_session *s);             /* its generation, in memory and on disk */
-void rlm_check_drained(struct rlm *m);
+void rlm_check_drained(struct rlm *m);                     /* and what comes next on the way there */
+struct rlm_session *rlm_session_new(struct rlm *m, const char *id, const char *workspace, uint64_t generation);
 int waiter_add(struct waiter **list, void (*done)(void *user), void (*fenced)(uint64_t generation, void *user), void *user);
 void waiters_run(struct waiter **list, uint64_t generation);
 /* root.c */
@@ -121,6 +130,10 @@ void turn_step(struct rlm_turn *t);                    /* what it waits for may 
 void turn_root_failed(struct rlm_turn *t, enum rlm_fault f, const struct error *e);
 void turn_fence(struct rlm_turn *t);                   /* no authority any more, and no root */
 void turn_forget(struct rlm_turn *t);                  /* in no session; freed when its process is dead */
+void turn_child_gone(struct rlm_turn *t);
+/* child.c */
+void children_end(struct rlm_turn *t);                 /* deletes them, and lets no more come */
+void child_unlink(struct rlm_session *c);              /* it is gone: its turn and session hear of it */
 /* action.c */
 void action_timer(struct rlm_turn *t);                 /* its timer has come, or its clock has changed */
 void action_rearm(struct rlm_turn *t);

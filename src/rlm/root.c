@@ -11,6 +11,7 @@
 
 #define WORKSPACE "/workspace"
 #define KIND_ROOT "root"
+#define KIND_CHILD "child"
 
 /* ---- the end -------------------------------------------------------------------------------------------------------------------------------- */
 
@@ -38,6 +39,7 @@ static void free_root(struct rlm_root *r) {
         if (r->next)
                 r->next->at = r->at;
         m->n_roots--;
+        m->n_child_roots -= r->child;
         r->closed = true;
         uv_timer_stop(&r->idle);
         uv_close((uv_handle_t *)&r->idle, on_closed);
@@ -87,12 +89,17 @@ void root_settle(struct rlm_root *r) {
         struct rlm_session *s = r->session;
         if (r->state != ROOT_READY)
                 return;
-        if (r->tainted || !s || s->deleting || r->m->draining) {
+        if (r->m->draining) {
+                rlm_check_drained(r->m);       /* in its order */
+                return;
+        }
+        bool waited_for = s && s->turn && s->turn->state == TURN_WAITING;
+        if (r->tainted || !s || s->deleting || (r->child && !waited_for)) {
                 root_end(r);
                 return;
         }
         uv_timer_start(&r->idle, on_idle, r->m->cfg.idle_ms, 0);
-        if (s->turn && s->turn->state == TURN_WAITING)
+        if (waited_for)
                 turn_step(s->turn);
         else
                 admission_idle(&r->m->admission, &r->ticket);
@@ -170,7 +177,19 @@ int roots_open(struct rlm *m) {
         if (x < 0)
                 return x;
         warm_hold_back(m->warm, true); /* until there is a session */
-        return warm_add_kind(m->warm, &kind);
+        x = warm_add_kind(m->warm, &kind);
+        if (x < 0)
+                return x;
+        struct sandbox_spec child = spec;
+        struct warm_kind child_kind = kind;
+        child.id = "rlm-child";
+        child.upper = upper_for(&cfg->child_limits);
+        child.network = NETWORK_NONE;
+        child.limits = cfg->child_limits;
+        child_kind.name = KIND_CHILD;
+        child_kind.sandbox = &child;
+        child_kind.keep = false;
+        return warm_add_kind(m->warm, &child_kind);
 }
 
 static void roots_unwanted(uv_timer_t *timer) {
@@ -192,7 +211,7 @@ static void make(struct rlm_root *r) {
         r->state = ROOT_MAKING;
         if (r->session && r->session->turn)
                 turn_admitted(r->session->turn);
-        int x = warm_take(r->m->warm, KIND_ROOT, &callbacks, r, &r->box, &e);
+        int x = warm_take(r->m->warm, r->child ? KIND_CHILD : KIND_ROOT, &callbacks, r, &r->box, &e);
         if (x < 0)
                 failed(r, "make the sandbox", &e);
         else if (x > 0)
@@ -212,19 +231,21 @@ int root_request(struct rlm_session *s, struct error *e) {
         struct rlm_root *r = calloc(1, sizeof *r);
         if (!r)
                 return error_set(e, -ENOMEM, "make a root");
-        *r = (struct rlm_root){ .m = m, .session = s, .next = m->roots, .at = &m->roots };
+        *r = (struct rlm_root){ .m = m, .session = s, .next = m->roots, .at = &m->roots, .child = s->owner };
         snprintf(r->id, sizeof r->id, "%s-r%u", s->id, ++s->made_roots);
         if (r->next)
                 r->next->at = &r->next;
         m->roots = r;
         m->n_roots++;
+        m->n_child_roots += r->child;
         m->open_handles++;
         s->n_roots++;
         s->root = r;
         uv_timer_init(m->cfg.loop, &r->idle);
         r->idle.data = r;
-        roots_wanted(m);
-        if (admission_request(&m->admission, &r->ticket, ADMISSION_ROOT, on_granted))
+        if (!r->child)
+                roots_wanted(m);
+        if (admission_request(&m->admission, &r->ticket, r->child ? ADMISSION_CHILD : ADMISSION_ROOT, on_granted))
                 make(r);
         return 0;
 }

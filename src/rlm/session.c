@@ -11,7 +11,8 @@
 
 static const char *const rlm_fault_names[] = {
         "ok", "not_found", "not_found", "stale_generation", "turn_active", "turn_ended", "executing", "not_ready", "cancelled", "invalid", "code_too_large",
-        "empty_code", "admission_timeout", "too_many", "draining", "disk_full", "idempotency_conflict", "start_failed", "internal",
+        "empty_code", "admission_timeout", "too_many", "draining", "disk_full", "idempotency_conflict", "start_failed", "too_many_children", "child_depth",
+        "internal",
 };
 STRING_TABLE(rlm_fault, rlm_fault_names, RLM_FAULT_MAX)
 
@@ -51,12 +52,16 @@ static void unlist_later(struct rlm_session *s) {
         s->later = false;
 }
 
+static void on_deleted(int r, void *user);
+
 static void on_soon(uv_timer_t *timer) {
         struct rlm *m = timer->data;
         while (m->later) {
                 struct rlm_session *s = m->later;
                 unlist_later(s);
-                if (s->turn)
+                if (s->row_going && s->owner)
+                        on_deleted(0, s);
+                else if (s->turn)
                         turn_step(s->turn);
         }
 }
@@ -77,13 +82,15 @@ static void on_deleted(int r, void *user) {
         unlist_later(s);
         map_remove(&m->sessions, &s->node);
         waiters_run(&s->settled, s->generation);
+        if (s->owner)
+                child_unlink(s);
         free(s);
         waiters_run(&deleted, 0);
         rlm_check_drained(m);
 }
 
 void rlm_session_settle(struct rlm_session *s) {
-        bool busy = s->raising > 0 || s->inserting || (s->n_roots > (s->root ? 1u : 0u));
+        bool busy = s->raising > 0 || s->inserting || s->n_children > 0 || (s->n_roots > (s->root ? 1u : 0u));
         if (s->turn && s->turn->state == TURN_WAITING)
                 rlm_session_later(s);
         if (busy)
@@ -93,7 +100,9 @@ void rlm_session_settle(struct rlm_session *s) {
         if (!s->deleting || s->n_roots > 0 || s->row_going)
                 return;
         s->row_going = true;
-        if (ledger_delete(s->m->cfg.ledger, s->id, on_deleted, s) < 0)
+        if (s->owner)
+                rlm_session_later(s);  /* child.c says why */
+        else if (ledger_delete(s->m->cfg.ledger, s->id, on_deleted, s) < 0)
                 on_deleted(-ENOMEM, s);
 }
 
@@ -107,6 +116,8 @@ static void on_raised(int r, void *user) {
 
 void rlm_session_raise(struct rlm_session *s) {
         s->generation++;
+        if (s->owner)                  /* it is in no ledger: no other daemon hears of it */
+                return;
         s->raising++;
         int r = ledger_set_running(s->m->cfg.ledger, s->id, on_raised, s);
         if (r < 0) {
@@ -115,7 +126,7 @@ void rlm_session_raise(struct rlm_session *s) {
         }
 }
 
-static struct rlm_session *session_new(struct rlm *m, const char *id, const char *workspace, uint64_t generation) {
+struct rlm_session *rlm_session_new(struct rlm *m, const char *id, const char *workspace, uint64_t generation) {
         struct rlm_session *s = calloc(1, sizeof *s);
         if (!s)
                 return NULL;
@@ -136,7 +147,7 @@ struct rlm_session *rlm_session_find(struct rlm *m, const char *id) {
 void rlm_session_look(const struct rlm_session *s, struct rlm_session_view *ret) {
         *ret = (struct rlm_session_view){
                 .id = s->id, .workspace = s->workspace, .turn = s->turn ? s->turn->id : NULL, .generation = s->generation, .root = s->root,
-                .root_ready = s->root && s->root->state == ROOT_READY,
+                .root_ready = s->root && s->root->state == ROOT_READY, .parent = s->parent ? s->parent->id : NULL, .children = s->n_children,
         };
 }
 
@@ -190,7 +201,7 @@ void rlm_session_create(struct rlm *m, const struct rlm_session_spec *spec, rlm_
         if (repeated(m, spec, done, user))
                 return;
         uuid_make(id);
-        struct rlm_session *s = session_new(m, id, named ? spec->workspace : id, 0);
+        struct rlm_session *s = rlm_session_new(m, id, named ? spec->workspace : id, 0);
         if (!s) {
                 done(RLM_INTERNAL, NULL, user);
                 return;
@@ -261,7 +272,7 @@ static int recover_row(const struct ledger_row *row, void *user) {
         int r = read_workspace(m, row->id, &workspace);
         if (r < 0)
                 return r;
-        struct rlm_session *s = session_new(m, row->id, buf_str(&workspace), (uint64_t)row->attempts);
+        struct rlm_session *s = rlm_session_new(m, row->id, buf_str(&workspace), (uint64_t)row->attempts);
         if (!s)
                 return -ENOMEM;
         rlm_session_raise(s);
@@ -311,7 +322,24 @@ void rlm_stats(const struct rlm *m, struct rlm_stats *ret) {
         };
 }
 
+/* Ending one may free others, that waited for its slot: from the beginning each time. */
+static void end_roots(struct rlm *m, bool children) {
+        for (struct rlm_root *r = m->roots; r;) {
+                bool ends = r->state != ROOT_ENDING && r->child == children;
+                if (ends)
+                        root_end(r);
+                r = ends ? m->roots : r->next;
+        }
+}
+
 void rlm_check_drained(struct rlm *m) {
+        if (m->draining && !m->ending_roots) {
+                m->ending_roots = true;
+                end_roots(m, true);
+                if (m->n_child_roots == 0)
+                        end_roots(m, false);
+                m->ending_roots = false;
+        }
         if (m->draining && m->warm_stopped && m->n_roots == 0 && m->n_turns == 0)
                 waiters_run(&m->drained, 0);
 }
@@ -333,13 +361,6 @@ void rlm_drain(struct rlm *m, void (*done)(void *user), void *user) {
         m->draining = true;
         (void)waiter_add(&m->drained, done, NULL, user);
         rlm_each(m, drain_turn, NULL);
-        /* Ending one may free others, that waited for its slot: from the beginning each time. */
-        for (struct rlm_root *r = m->roots; r;) {
-                bool ended = r->state == ROOT_ENDING;
-                if (!ended)
-                        root_end(r);
-                r = ended ? r->next : m->roots;
-        }
         rlm_check_drained(m);
 }
 

@@ -19,7 +19,7 @@ static void on_closed(uv_handle_t *h) {
 }
 
 static void free_if_done(struct rlm_turn *t) {
-        if (!t->forgotten || t->process || t->hold > 0 || t->closed)
+        if (!t->forgotten || t->process || t->hold > 0 || t->quota.alive > 0 || t->closed)
                 return;
         struct waiter *ends = TAKE_PTR(t->ends);
         uint64_t generation = t->generation;
@@ -46,6 +46,8 @@ void turn_forget(struct rlm_turn *t) {
         t->forgotten = true;
         free_if_done(t);
 }
+
+void turn_child_gone(struct rlm_turn *t) { free_if_done(t); }
 
 static void drop_hold(struct rlm_turn *t) {
         t->hold--;
@@ -106,6 +108,7 @@ static struct rlm_turn *turn_new(struct rlm_session *s) {
         t->generation = s->generation;
         snprintf(t->id, sizeof t->id, "g%llu-%.32s", (unsigned long long)s->generation, hex);
         snprintf(t->secret, sizeof t->secret, "%s", hex + 32);
+        t->quota = (struct child_quota){ .most = s->m->cfg.children_max, .most_alive = CHILDREN_ALIVE_MAX };
         buf_init(&t->setup, SETUP_MAX);
         buf_init(&t->answer, 0);
         explicit_bzero(random, sizeof random);
@@ -217,6 +220,7 @@ static void on_ended(struct turn_process *p, const struct turn_end *end, void *u
         if (was == TURN_OPEN) {
                 t->state = TURN_ENDED;
                 calls_close(t);
+                children_end(t);
                 action_ended(t, end);
         } else if (was == TURN_BEGINNING) {
                 t->state = TURN_ENDING;
@@ -257,7 +261,7 @@ static void start_process(struct rlm_turn *t, struct rlm_root *root) {
 static void go_on(struct rlm_turn *t) {
         struct rlm_session *s = t->session;
         struct error e;
-        if (s->raising > 0)
+        if (s->raising > 0 || s->n_children > 0)
                 return;
         if (!s->root && s->n_roots > 0)
                 return;                /* the old one is not confirmed gone: it blocks its replacement */
@@ -289,13 +293,15 @@ static enum rlm_fault may_begin(struct rlm_session *s, const struct rlm_turn_spe
                 return RLM_DRAINING;
         if (!s->m->face)
                 return RLM_INTERNAL;
+        if (s->owner && s->started && !t)
+                return RLM_TURN_ENDED;         /* a child has one */
         if (t && spec->key && t->key && strcmp(spec->key, t->key) == 0) {
                 if (strcmp(spec->hash, t->hash) != 0)
                         return RLM_CONFLICT;
                 *ret_same = t;
                 return RLM_OK;
         }
-        return t && t->state != TURN_ENDED ? RLM_TURN_ACTIVE : RLM_OK;
+        return t && (t->state != TURN_ENDED || s->owner) ? RLM_TURN_ACTIVE : RLM_OK;
 }
 
 static enum rlm_fault join(struct rlm_turn *t, rlm_begun done, void *user, struct rlm_begin **ret) {
@@ -378,6 +384,7 @@ enum rlm_fault rlm_turn_end(struct rlm_turn *t, void (*done)(void *user), void *
         bool alive = t->state != TURN_ENDED;
         t->state = TURN_ENDING;
         calls_close(t);
+        children_end(t);
         action_cancelled(t);
         tell_begins(t, RLM_CANCELLED, NULL);
         if (alive && t->process)
@@ -396,6 +403,7 @@ void turn_fence(struct rlm_turn *t) {
         if (s)
                 rlm_session_raise(s);          /* first: whoever is told now is told of a generation that is no more */
         calls_close(t);
+        children_end(t);
         turn_forget(t);
         action_cancelled(t);
         tell_begins(t, RLM_CANCELLED, NULL);
