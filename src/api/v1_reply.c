@@ -35,7 +35,7 @@ int v1_or_plain_error(int status, const char *path, const char *message, struct 
         for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
                 if (codes[i].status == status)
                         code = codes[i].code;
-        if (strncmp(path, "/v1/", 4) == 0)
+        if (strncmp(path, "/v1", 3) == 0 && (!path[3] || path[3] == '/' || path[3] == '?'))
                 return put_error(code, message, NULL, b);
         struct json_writer w = JSON_WRITER(b);
         json_begin_object(&w);

@@ -127,7 +127,8 @@ static void patches(FILE *to, const struct json *record) {
                 fputs(", ", to);
                 put_string(to, &rung);
         }
-        fputs(is_true(record, "test_patch_applied") ? "; test patch applied\n" : "; test patch not applied\n", to);
+        /* True where there was none, too. */
+        fputs(is_true(record, "test_patch_applied") ? "\n" : "; test patch not applied\n", to);
         if (get(record, "restored", &list))
                 items(to, "restored", &list, "");
 }

@@ -79,13 +79,16 @@ static int set_text(char **at, const char *value, struct error *e) {
         return 0;
 }
 
-/* A path on this machine must mean the same to a daemon that stands elsewhere in it. */
+/* An address has a scheme, or git's short form "HOST:PATH". */
+static bool is_address(const char *repo) { return strstr(repo, "://") || repo[strcspn(repo, ":/")] == ':'; }
+
+/* A path on this machine must mean the same to a daemon that stands elsewhere in it. Of an absolute one that is not here the daemon decides: it may be on another machine. */
 static int absolute(char **repo, struct error *e) {
         char full[PATH_MAX];
-        if (strstr(*repo, "://") || access(*repo, F_OK) < 0)
+        if (is_address(*repo) || (**repo == '/' && access(*repo, F_OK) < 0))
                 return 0;
         if (!realpath(*repo, full))
-                return error_set(e, -errno, "find %s", *repo);
+                return error_say(e, -EINVAL, "--repo: %s: %s", *repo, strerrordesc_np(errno));
         return set_text(repo, full, e);
 }
 

@@ -77,7 +77,7 @@ def test_resolved_is_exit_status_0_and_a_table(score):
     done = score()
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "RESOLVED"
+    assert lines[0] == "RESOLVED" and "test patch" not in done.stdout
     assert f"  commit        {score.repository.commit}" in lines
     assert "  fail_to_pass  1 of 1" in lines and "  pass_to_pass  1 of 1" in lines
     assert any(re.fullmatch(r"  evidence      [0-9a-f]{64}", line) for line in lines)
@@ -137,6 +137,7 @@ def test_usage_errors_are_64_and_name_what_is_wrong(repository, tmp_path):
         ([*good, "--env", "X"], "--env wants NAME=VALUE"),
         ([*good, "--prediction", bad], "--prediction needs --instance"),
         ([*good, "--instance", bad], "neither JSON nor JSON lines"),
+        (["--repo", "./nosuch", *good[2:]], "--repo: ./nosuch"),
         ([*good, "--url", "ftp://x"], "not the address of a daemon"),
     ):
         done = score.raw(*args)

@@ -441,7 +441,8 @@ def test_openapi(daemon):
 
 def test_what_http_refuses_has_the_shape_of_the_calls(native, daemon):
     s = native()
-    for method, path, headers, status, code in (("GET", "/v1/sessions?state=%00", {}, 400, "invalid"), ("GET", "/v1/nosuch", {}, 404, "not_found"), ("PUT", "/v1/sessions", {}, 405, "method_not_allowed"),
+    for method, path, headers, status, code in (("GET", "/v1/sessions?state=%00", {}, 400, "invalid"), ("GET", "/v1/nosuch", {}, 404, "not_found"), ("GET", "/v1", {}, 404, "not_found"), ("PUT", "/v1/sessions", {}, 405, "method_not_allowed"),
                                                 ("GET", f"/v1/sessions/{s.id}/files?path=/etc/passwd", {"Range": "bytes=99999999-"}, 416, "range")):
         fault(s.daemon.call(method, path, None, headers), status, code)
-    assert s.daemon.call("GET", "/nosuch").json == {"error": "Not found"}
+    for path in ("/nosuch", "/v11"):
+        assert s.daemon.call("GET", path).json == {"error": "Not found"}
