@@ -508,6 +508,7 @@ static void loop(struct spawn *sp) {
 static void stop(struct spawn *sp) {
         blanks_end(sp);
         uppers_end(sp);
+        mover_end(sp);
         sweeper_end(sp);
         layer_images_free(sp->layers);
         network_close(sp->network);

@@ -142,6 +142,7 @@ struct spawn {
         int next_event, n_events;
         struct channel channel;
         pid_t sweeper; struct watch sweeper_watch;
+        pid_t mover; struct watch mover_watch;     /* 0: not started yet; fd -1: gone */
         struct watch channel_watch, signal_watch, inotify_watch, timer_watch;
         bool stopping, lost;
         bool deaf;                         /* tests: BRIG_FORCE_MISSING names "unmount-events" */
@@ -274,10 +275,17 @@ void group_drop(struct cell *c, const char *name);             /* removes it now
 int op_adopt(struct spawn *sp, struct message *m, struct fault *f);
 int op_adopted(struct spawn *sp, struct message *m, struct fault *f);
 void adopted_tick(struct spawn *sp);                           /* looks again at those that are being killed */
+void adopted_moved(struct spawn *sp, uint64_t handle, int r);  /* the mover has put it into its group, or not */
+void adopted_move_all(struct spawn *sp);                       /* there is no mover any more */
 void adopted_release(struct spawn *sp, const struct cell *c);  /* forgets those of a sandbox that is going, untold */
 
 /* ---- spawner_mount.c ---- */
 int op_mount(struct spawn *sp, struct message *m, struct fault *f);
+
+/* ---- mover.c ---- */
+/* Puts a process into a group; adopted_moved(handle) follows. -errno: it does not. */
+int mover_give(struct spawn *sp, uint64_t handle, int group, pid_t pid);
+void mover_end(struct spawn *sp);
 
 /* ---- launch.c ---- */
 /* While idle: gives the sandbox a launcher if its next command is worth it. True: it took some time. */

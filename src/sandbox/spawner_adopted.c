@@ -20,6 +20,7 @@ struct adopted {
         int pidfd, group;
         char name[GROUP_NAME_MAX];
         struct watch events;       /* cgroup.events */
+        pid_t moving;              /* it is on its way into its group; else 0 */
         bool killing;
 };
 
@@ -142,32 +143,56 @@ static int alive(int pidfd) { return syscall(SYS_pidfd_send_signal, pidfd, 0, NU
 
 /* ---- operations ---- */
 
-static int take(struct spawn *sp, struct cell *c, int pidfd, struct adopted *a) {
-        pid_t pid;
-        int r = check(sp, c, pidfd, &pid);
-        if (r < 0)
-                return r;
-        int group = group_make(c, a->name);
-        if (group < 0)
-                return group;
-        a->group = group;
-        r = cgroup_sub_move(group, pid);
+/* It is in its group, or (r < 0) is not. */
+static void moved(struct spawn *sp, struct adopted *a, int r) {
+        a->moving = 0;
         if (r == 0)
-                r = alive(pidfd);
-        a->events.fd = r < 0 ? -1 : openat(group, "cgroup.events", O_RDONLY | O_CLOEXEC);
-        if (r == 0 && a->events.fd < 0)
-                r = -errno;
+                r = alive(a->pidfd);   /* then it is the one that was meant */
         if (r == 0)
                 r = watch_start(sp, &a->events, a->events.fd, EPOLLPRI, on_events);
-        if (r < 0) {
-                (void)cgroup_sub_kill(group);
-                group_drop(c, a->name);
+        if (r == 0) {
+                spawner_send(sp, EV_STARTED, a->ref, a->handle, NULL, NULL, 0);
+                look(sp, a);
+                return;
         }
+        struct fault f = { 0 };
+        fault_set(&f, "adopt a process", r);
+        spawner_send_failed(sp, a->ref, 0, &f);
+        (void)cgroup_sub_kill(a->group);
+        group_drop(a->cell, a->name);
+        adopted_free(sp, a);
+}
+
+void adopted_moved(struct spawn *sp, uint64_t handle, int r) {
+        struct adopted *a = handle_get(&sp->adopted, handle);
+        if (a && a->moving > 0)        /* else its sandbox has ended meanwhile */
+                moved(sp, a, r == -EACCES ? cgroup_sub_move(a->group, a->moving) : r);
+}
+
+void adopted_move_all(struct spawn *sp) {
+        for (size_t i = 0; i < sp->adopted.alloc; i++) {
+                struct adopted *a = sp->adopted.object[i];
+                if (a && a->moving > 0)
+                        moved(sp, a, cgroup_sub_move(a->group, a->moving));
+        }
+}
+
+static int prepare(struct spawn *sp, struct cell *c, struct adopted *a, pid_t *ret_pid) {
+        int r = check(sp, c, a->pidfd, ret_pid);
+        if (r == 0)
+                r = a->group = group_make(c, a->name);
+        if (r < 0)
+                return r;
+        a->events.fd = openat(a->group, "cgroup.events", O_RDONLY | O_CLOEXEC);
+        r = a->events.fd < 0 ? -errno : handle_new(&sp->adopted, a, &a->handle);
+        if (r < 0)
+                group_drop(c, a->name);
         return r;
 }
 
 int op_adopt(struct spawn *sp, struct message *m, struct fault *f) {
         struct cell *c = handle_get(&sp->cells, m->handle);
+        pid_t pid;
         if (!c || c->state != CELL_READY || c->direct || c->killing)
                 return fault_set(f, "find the sandbox", -ESHUTDOWN);
         if (m->n_fds != 1)
@@ -178,15 +203,14 @@ int op_adopt(struct spawn *sp, struct message *m, struct fault *f) {
         if (!a)
                 return fault_set(f, "adopt", -ENOMEM);
         *a = (struct adopted){ .cell = c, .ref = m->ref, .pidfd = TAKE_FD(m->fds[0]), .group = -1, .events.fd = -1 };
-        int r = take(sp, c, a->pidfd, a);
-        if (r == 0)
-                r = handle_new(&sp->adopted, a, &a->handle);
+        int r = prepare(sp, c, a, &pid);
         if (r < 0) {
                 adopted_free(sp, a);
                 return fault_set(f, "adopt a process", r);
         }
-        spawner_send(sp, EV_STARTED, m->ref, a->handle, NULL, NULL, 0);
-        look(sp, a);
+        a->moving = pid;
+        if (mover_give(sp, a->handle, a->group, pid) < 0)
+                moved(sp, a, cgroup_sub_move(a->group, pid));
         return 0;
 }
 
