@@ -67,7 +67,7 @@ int eval_store_open(struct eval *ev, struct error *e);             /* makes the 
 /* Fills outcome, times and attempt of an item from the record that is there for this request. False: there is none. */
 bool eval_store_find(struct eval *ev, struct eval_item *it);
 /* Whole or not at all, and on disk when it returns. Any thread. */
-int eval_store_save(const struct eval *ev, struct eval_item *it, const struct buf *record, struct error *e);
+int eval_store_save(const struct eval *ev, struct eval_item *it, const struct buf *request, const struct buf *record, struct error *e);
 /* The record; *ret lies in *file. */
 int eval_store_load(const struct eval *ev, const struct eval_item *it, struct buf *file, struct json *ret);
 void eval_store_renew(struct eval *ev);                             /* another nonce */

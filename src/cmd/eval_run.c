@@ -96,17 +96,14 @@ static int count_jobs(const struct run *run, size_t *ret, struct error *e) {
 
 /* ---- one instance ----------------------------------------------------------------------------------------------------------------- */
 
-static int keyed_request(const struct eval *ev, const struct eval_item *it, struct buf *request, struct error *e) {
+static int add_key(const struct eval *ev, const struct eval_item *it, const struct buf *request, struct buf *ret, struct error *e) {
         char text[200], key[SHA256_HEX];
-        int r = eval_request(ev, it, request, e);
-        if (r < 0)
-                return r;
         int n = snprintf(text, sizeof text, "%s %s %u", ev->nonce, it->request, it->attempt);
-        r = sha256_hex(text, (size_t)n, key);
-        if (r == 0 && request->len > 1) {
-                request->len--;            /* the brace */
-                r = buf_printf(request, ",\"idempotency_key\":\"%s\"}", key);
-        }
+        int r = sha256_hex(text, (size_t)n, key);
+        if (r == 0)
+                r = buf_add(ret, buf_str(request), request->len - 1);          /* without the brace */
+        if (r == 0)
+                r = buf_printf(ret, ",\"idempotency_key\":\"%s\"}", key);
         return r < 0 ? error_set(e, r, "write the request") : 0;
 }
 
@@ -135,11 +132,13 @@ static int ask(struct worker *w, const struct buf *request, struct buf *record, 
 }
 
 static int run_item(struct worker *w, struct eval_item *it, struct error *e) {
-        _cleanup_buf_ struct buf request = BUF_INIT(4u * SCORE_FILE_MAX), record = BUF_INIT(SCORE_RECORD_MAX);
-        int r = keyed_request(w->run->ev, it, &request, e);
+        _cleanup_buf_ struct buf request = BUF_INIT(4u * SCORE_FILE_MAX), keyed = BUF_INIT(4u * SCORE_FILE_MAX), record = BUF_INIT(SCORE_RECORD_MAX);
+        int r = eval_request(w->run->ev, it, &request, e);
         if (r == 0)
-                r = ask(w, &request, &record, e);
-        return r == 0 ? eval_store_save(w->run->ev, it, &record, e) : r;
+                r = add_key(w->run->ev, it, &request, &keyed, e);
+        if (r == 0)
+                r = ask(w, &keyed, &record, e);
+        return r == 0 ? eval_store_save(w->run->ev, it, &request, &record, e) : r;
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------------------------ */

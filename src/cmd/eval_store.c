@@ -1,6 +1,7 @@
 /* The output directory.
  *
- *     DIR/records/ID.json      {"instance_id", "request", "attempt", "record"}; ID with %XX for what is no plain character
+ *     DIR/records/ID.json      {"instance_id", "request_sha256", "attempt", "request", "record"} (`brig score --replay` reads it);
+ *                              ID with %XX for what is no plain character
  *     DIR/report.json, report.html
  *     DIR/lock                 held while a run is in it; its text belongs to the keys under which tasks are submitted, so that a run that goes on
  *                              finds the tasks of the one that was killed */
@@ -99,7 +100,7 @@ bool eval_store_find(struct eval *ev, struct eval_item *it) {
         struct json doc, record, v;
         int64_t attempt = 0;
         if (eval_store_load(ev, it, &file, &record) < 0 || json_parse(buf_str(&file), file.len, &doc, NULL) < 0 ||
-            !json_get(&doc, "request", &v) || !json_string_is(&v, it->request))
+            !json_get(&doc, "request_sha256", &v) || !json_string_is(&v, it->request))
                 return false;
         if (json_get(&doc, "attempt", &v) && json_int(&v, &attempt) == 0 && attempt > 0 && attempt < 1000000)
                 it->attempt = (unsigned)attempt;
@@ -111,7 +112,7 @@ bool eval_store_find(struct eval *ev, struct eval_item *it) {
         return it->before = true;
 }
 
-int eval_store_save(const struct eval *ev, struct eval_item *it, const struct buf *record, struct error *e) {
+int eval_store_save(const struct eval *ev, struct eval_item *it, const struct buf *request, const struct buf *record, struct error *e) {
         _cleanup_buf_ struct buf file = BUF_INIT(RECORD_FILE_MAX);
         struct json_writer w = JSON_WRITER(&file);
         char name[NAME_SIZE];
@@ -120,8 +121,9 @@ int eval_store_save(const struct eval *ev, struct eval_item *it, const struct bu
                 return error_say(e, -EIO, "the answer is not a record");
         json_begin_object(&w);
         json_field_text(&w, "instance_id", it->instance->id);
-        json_field_text(&w, "request", it->request);
+        json_field_text(&w, "request_sha256", it->request);
         json_field_uint(&w, "attempt", it->attempt);
+        json_field_raw(&w, "request", buf_str(request), request->len);
         json_field_raw(&w, "record", v.p, v.n);
         json_end_object(&w);
         int r = json_finish(&w);

@@ -237,6 +237,29 @@ void print_record(FILE *to, const struct json *record, bool output) {
                 tail(to, "stderr", &v);
 }
 
+void print_differences(FILE *to, const struct json *comparison) {
+        struct json list, item, what, was, now;
+        size_t n = 0;
+        if (!json_get(comparison, "differences", &list) || json_count(&list) == 0) {
+                fputs("THE SAME\n", to);
+                return;
+        }
+        fputs("DIFFERENT\n", to);
+        for (struct json_iter it = json_iter(&list); n < DIFFERENCES_SHOWN && json_next_item(&it, &item); n++) {
+                if (!json_get(&item, "what", &what) || !json_get(&item, "was", &was) || !json_get(&item, "now", &now))
+                        continue;
+                fputs("  ", to);
+                put_string(to, &what);
+                fputs(": ", to);
+                put_string(to, &now);
+                fputs(", was ", to);
+                put_string(to, &was);
+                fputc('\n', to);
+        }
+        if (json_count(&list) > n)
+                fprintf(to, "  and %zu more\n", json_count(&list) - n);
+}
+
 int record_exit_status(const struct json *record) {
         struct json v;
         if (is_true(record, "resolved"))

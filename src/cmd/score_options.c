@@ -19,6 +19,8 @@ const struct option_row score_rows[SCORE_ROWS] = {
         { "--instance", "FILE", OPTION_TEXT, AT(instance), 0, COMPLETE_FILE, "a record of the SWE-bench family: JSON, a list of them, or JSON lines" },
         { "--prediction", "FILE|gold", OPTION_TEXT, AT(prediction), 0, COMPLETE_FILE, "its prediction: a list, an object by id, or JSON lines" },
         { "--id", "INSTANCE_ID", OPTION_TEXT, AT(instance_id), 0, COMPLETE_NONE, "which record, where the file holds several" },
+        { "--save", "FILE", OPTION_TEXT, AT(save), 0, COMPLETE_FILE, "keeps the record together with what was asked, for --replay" },
+        { "--replay", "FILE", OPTION_TEXT, AT(replay), 0, COMPLETE_FILE, "asks again what a kept verdict asked (--save, or a record of `brig eval`), and says what differs" },
         { "--url", "URL", OPTION_TEXT, AT(url), 0, COMPLETE_NONE, "the daemon (BRIG_URL); else the local one, else none is needed" },
         { "--quiet", NULL, OPTION_SWITCH, AT(quiet), 0, COMPLETE_NONE, "no progress" },
         { "-o", "json|text", OPTION_OUTPUT, AT(json), 0, COMPLETE_NONE, "the whole record, or a table (text)" },
@@ -93,6 +95,8 @@ static int absolute(char **repo, struct error *e) {
 }
 
 int score_options_check(struct score_options *o, struct error *e) {
+        if (o->replay)
+                return o->repo || o->instance || o->has_patch || o->save ? error_say(e, -EINVAL, "--replay has all that is asked in its file") : 0;
         if (o->prediction && !o->instance)
                 return error_say(e, -EINVAL, "--prediction needs --instance");
         int r = o->instance ? score_instance_load(o, e) : 0;

@@ -16,13 +16,14 @@ struct score_options {
         char *command, *framework, *image, *tree, *repo_path, *setup_command, *lint, *network, *patch_mode, *run, *timeout;
         char *instance, *prediction, *instance_id;
         char *url;                                 /* of a daemon; NULL: find one */
+        char *save, *replay;                       /* files of kept verdicts (score_replay.h) */
         bool diff, json, quiet;
 };
 
 void score_options_init(struct score_options *o);
 void score_options_release(struct score_options *o);
 /* The flags, for a struct score_options: what is scored, and (of any number of patches) how. */
-#define SCORE_ROWS 13
+#define SCORE_ROWS 15
 extern const struct option_row score_rows[SCORE_ROWS];
 #define SCORE_RUN_ROWS 15
 extern const struct option_row score_run_rows[SCORE_RUN_ROWS];

@@ -316,3 +316,60 @@ def test_records_that_cannot_be_used_are_usage_errors(score, repository):
     ):
         done = score_instance(score, instance, predictions)
         assert done.returncode == 64 and text in done.stderr, (text, done)
+
+
+@pytest.fixture
+def kept(score):
+    """A verdict that was kept, and what `--replay` says of it."""
+    score("--save", score.top / "kept.json")
+    return score.top / "kept.json"
+
+
+def replay(score, path, status):
+    done = score.raw("--replay", path, "-o", "json")
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+def test_a_kept_verdict_is_reproduced(score, kept):
+    assert set(json.loads(kept.read_text())) == {"request", "record"}
+    assert replay(score, kept, 0) == {"differences": [], "same": True}
+    assert score.raw("--replay", kept).stdout == "THE SAME\n"
+
+
+def test_a_kept_verdict_is_reproduced_without_a_daemon(alone):
+    alone("--save", alone.top / "kept.json")
+    assert replay(alone, alone.top / "kept.json", 0)["same"]
+
+
+@pytest.mark.parametrize("change, what, was", [
+    (lambda k: k["record"].update(outcome="unresolved"), "outcome", "unresolved"),
+    (lambda k: k["record"].update(exit_code=1), "exit_code", 1),
+    (lambda k: k["record"]["provenance"].update(tree_hash="0"), "provenance.tree_hash", "0"),
+    (lambda k: k["record"]["provenance"].update(argv=["x"]), "provenance.argv", ["x"]),
+    (lambda k: k["record"]["tests"].update({ADD: "failed"}), f"tests:{ADD}", "failed"),
+    (lambda k: k["record"]["tests"].update(gone="passed"), "tests:gone", "passed"),
+    (lambda k: k["record"]["tests"].pop(DOUBLE), f"tests:{DOUBLE}", None),
+], ids=["outcome", "status", "tree", "argv", "test", "test of before", "new test"])
+def test_what_differs_is_named(score, kept, change, what, was):
+    data = json.loads(kept.read_text())
+    change(data)
+    kept.write_text(json.dumps(data))
+    got = replay(score, kept, 1)
+    assert [(d["what"], d["was"]) for d in got["differences"]] == [(what, was)] and not got["same"]
+    assert f"  {what}: " in score.raw("--replay", kept).stdout
+
+
+def test_a_request_that_changed_is_seen_in_what_came_of_it(score, kept):
+    data = json.loads(kept.read_text())
+    data["request"]["patch"] = ""
+    kept.write_text(json.dumps(data))
+    assert {"outcome", f"tests:{ADD}"} <= {d["what"] for d in replay(score, kept, 1)["differences"]}
+
+
+def test_what_is_no_kept_verdict_is_a_usage_error(score, kept):
+    for text, why in (("{", "not JSON"), ("{}", "no 'request'"), ("[]", "no 'request'")):
+        kept.write_text(text)
+        done = score.raw("--replay", kept)
+        assert done.returncode == 64 and str(kept) in done.stderr and why in done.stderr
+    assert "--replay has all" in score("--replay", kept).stderr

@@ -218,3 +218,9 @@ def test_the_page_holds_hostile_text_as_text(evaluate):
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
     assert data["instances"][0]["id"] == "a/../b c" + evil and evil in data["instances"][0]["stdout"] and [ADD, "failed"] in data["instances"][0]["tests"]
     assert [n.name for n in (evaluate.out / "records").iterdir()] == ["a%2F..%2Fb%20c%3C%2Fscript%3E%3Cscript%3Ealert%281%29%3C%2Fscript%3E.json"]
+
+
+def test_a_record_can_be_replayed(evaluate, daemon):
+    evaluate([evaluate.record("a")], "gold")
+    done = subprocess.run([BRIG, "score", "--replay", evaluate.out / "records" / "a.json", "--url", url(daemon)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "THE SAME\n"), done.stderr
