@@ -77,7 +77,7 @@ def test_a_child_has_none_of_its_own_and_one_turn(host):
     assert error(child.session.begin()) == (409, "turn_active")
     assert child.end().status == 200
     assert error(child.session.begin()) == (409, "turn_ended")
-    assert seen(host)["slots_used"] == 1                        # an ended child keeps no sandbox
+    brigd.until(lambda: seen(host)["slots_used"] == 1, "an ended child keeps no sandbox")
 
 
 def test_a_child_without_a_slot_was_not_started_and_is_not_counted(brig):
