@@ -2,7 +2,7 @@
 BUILD ?= build
 MESON_FLAGS ?=
 
-.PHONY: all deps demo test test-unit test-e2e test-real test-vm bench check clean help
+.PHONY: all daytona-snapshot-create daytona-snapshot-check daytona-child-snapshot-create daytona-child-snapshot-check deps demo test test-unit test-e2e test-real test-vm bench check clean help
 
 all: $(BUILD)/build.ninja ## build $(BUILD)/brig
 	@echo "building $(BUILD)/brig"
@@ -39,6 +39,18 @@ test-vm: all ## kernel 6.1 and pure cgroup v2, under emulation
 
 bench: deps all ## measure, and write docs/benchmarks.md
 	@bench/run.py --build $(BUILD)
+
+daytona-snapshot-create: all ## make the RLM runtime's snapshot, unless it is there (FROM=IMAGE: of that, not of host)
+	@BRIG=$(BUILD)/brig tools/with-daemon.sh snapshot create --profile session $(if $(FROM),--from $(FROM))
+
+daytona-snapshot-check: all ## see whether it is what its manifest says
+	@BRIG=$(BUILD)/brig tools/with-daemon.sh snapshot check --profile session
+
+daytona-child-snapshot-create: all ## the same of the snapshot for children
+	@BRIG=$(BUILD)/brig tools/with-daemon.sh snapshot create --profile semantic-child $(if $(FROM),--from $(FROM))
+
+daytona-child-snapshot-check: all ## the same of the snapshot for children
+	@BRIG=$(BUILD)/brig tools/with-daemon.sh snapshot check --profile semantic-child
 
 check: ## rules of the source that no compiler checks
 	@tools/check-includes.py

@@ -13,6 +13,7 @@ const struct command *const commands[] = {
         &cmd_diff,
         &cmd_fork,
         &cmd_snapshot_create,
+        &cmd_snapshot_check,
         &cmd_snapshot_ls,
         &cmd_snapshot_rm,
         &cmd_image_ls,
