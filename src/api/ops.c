@@ -1,6 +1,7 @@
 #include "api/ops.h"
 #include "api/ops_events.h"
 #include "base/metrics.h"
+#include "rlm/rlm.h"
 
 #define METRICS_TEXT_MAX (256 * 1024)
 
@@ -32,6 +33,19 @@ static void get_readyz(struct http_request *r, void *user) {
                 say_ready(r, &s);
 }
 
+static void measure_rlm(struct engine *en) {
+        struct rlm_stats s = { 0 };
+        if (engine_rlm(en))
+                rlm_stats(engine_rlm(en), &s);
+        metrics_set(METRIC_RLM_SESSIONS, (double)s.sessions);
+        metrics_set(METRIC_RLM_TURNS, (double)s.turns);
+        metrics_set(METRIC_RLM_SLOTS, s.slots);
+        metrics_set(METRIC_RLM_SLOTS_USED, s.slots_used);
+        metrics_set(METRIC_RLM_WAITING, (double)s.waiting);
+        metrics_set(METRIC_RLM_SANDBOXES, (double)s.roots);
+        metrics_set(METRIC_RLM_ENDING, s.ending);
+}
+
 static void get_metrics(struct http_request *r, void *user) {
         const struct api *a = user;
         struct engine_stats s;
@@ -39,6 +53,7 @@ static void get_metrics(struct http_request *r, void *user) {
         metrics_set(METRIC_TASKS_QUEUED, (double)s.queued);
         metrics_set(METRIC_TASKS_RUNNING, (double)s.running);
         metrics_set(METRIC_SESSIONS, (double)s.sessions);
+        measure_rlm(a->engine);
         if (a->http)
                 metrics_set(METRIC_HTTP_CONNECTIONS, (double)http_server_connections(a->http));
         _cleanup_buf_ struct buf b = BUF_INIT(METRICS_TEXT_MAX);

@@ -208,6 +208,7 @@ void v1_list_rlm_sessions(struct http_request *r, void *user) {
         json_field_uint(&w, "slots_used", st.slots_used);
         json_field_uint(&w, "warm", st.warm);
         json_field_uint(&w, "roots", st.roots);
+        json_field_uint(&w, "ending", st.ending);
         json_field_uint(&w, "waiting", st.waiting);
         json_end_object(&w);
         v1_reply(r, 200, json_finish(&w), &b);

@@ -41,6 +41,13 @@ static struct metric table[METRIC_MAX] = {
         [METRIC_SESSIONS] = GAUGE("brig_sessions", "Sessions that live."),
         [METRIC_SESSIONS_STARTED] = COUNTER("brig_sessions_started_total", NULL, "Sessions accepted on disk."),
         [METRIC_SESSIONS_ENDED] = COUNTER("brig_sessions_ended_total", "state", "Sessions that have ended, by the state they ended in; a deleted one is `failed`."),
+        [METRIC_RLM_SESSIONS] = GAUGE("brig_rlm_sessions", "Sessions of the RLM runtime, children among them."),
+        [METRIC_RLM_TURNS] = GAUGE("brig_rlm_turns", "Their turns that are not over."),
+        [METRIC_RLM_SLOTS] = GAUGE("brig_rlm_slots", "Slots for sandboxes of the RLM runtime."),
+        [METRIC_RLM_SLOTS_USED] = GAUGE("brig_rlm_slots_used", "Slots that are held."),
+        [METRIC_RLM_WAITING] = GAUGE("brig_rlm_waiting", "Who waits for a slot."),
+        [METRIC_RLM_SANDBOXES] = GAUGE("brig_rlm_sandboxes", "Roots and children that are not confirmed gone."),
+        [METRIC_RLM_ENDING] = GAUGE("brig_rlm_sandboxes_ending", "Roots and children that are being deleted, and not confirmed gone."),
 };
 _Static_assert(ARRAY_SIZE(fast) < METRIC_VALUES_MAX && ARRAY_SIZE(slow) < METRIC_VALUES_MAX, "a histogram has more buckets than cells");
 

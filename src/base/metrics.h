@@ -27,6 +27,13 @@ enum metric_id {
         METRIC_SESSIONS,           /* gauge */
         METRIC_SESSIONS_STARTED,   /* counter */
         METRIC_SESSIONS_ENDED,     /* counter by state */
+        METRIC_RLM_SESSIONS,       /* gauges, of the RLM runtime */
+        METRIC_RLM_TURNS,
+        METRIC_RLM_SLOTS,
+        METRIC_RLM_SLOTS_USED,
+        METRIC_RLM_WAITING,
+        METRIC_RLM_SANDBOXES,
+        METRIC_RLM_ENDING,
         METRIC_MAX,
 };
 

@@ -93,7 +93,7 @@ void rlm_set_face(struct rlm *m, const struct rlm_face *face, void *user);      
 void rlm_drain(struct rlm *m, void (*done)(void *user), void *user);
 void rlm_free(struct rlm *m);              /* after a drain, or when the spawner is lost; NULL is fine */
 const struct rlm_config *rlm_settings(const struct rlm *m);
-struct rlm_stats { size_t sessions, turns, roots, waiting; unsigned slots, slots_used, warm; };
+struct rlm_stats { size_t sessions, turns, roots, waiting; unsigned slots, slots_used, warm, ending; };   /* roots: children's too; ending: of them, those that are being deleted */
 void rlm_stats(const struct rlm *m, struct rlm_stats *ret);
 
 /* ---- sessions ------------------------------------------------------------------------------------------------------------------------ */

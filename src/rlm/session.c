@@ -316,9 +316,12 @@ void rlm_set_face(struct rlm *m, const struct rlm_face *face, void *user) {
 const struct rlm_config *rlm_settings(const struct rlm *m) { return &m->cfg; }
 
 void rlm_stats(const struct rlm *m, struct rlm_stats *ret) {
+        unsigned ending = 0;
+        for (const struct rlm_root *r = m->roots; r; r = r->next)
+                ending += r->state == ROOT_ENDING;
         *ret = (struct rlm_stats){
                 .sessions = m->sessions.n, .turns = m->n_turns, .roots = m->n_roots, .waiting = m->admission.n_waiting, .slots = m->admission.slots,
-                .slots_used = m->admission.used, .warm = warm_ready(m->warm, NULL),
+                .slots_used = m->admission.used, .warm = warm_ready(m->warm, NULL), .ending = ending,
         };
 }
 

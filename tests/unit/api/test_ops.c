@@ -24,6 +24,7 @@ static struct engine fake;
 static struct api api = { .engine = &fake };
 
 void engine_stats(struct engine *en, struct engine_stats *ret) { *ret = en->stats; }
+struct rlm *engine_rlm(struct engine *en) { return NULL; }
 size_t http_server_connections(const struct http_server *s) { return 4; }
 void http_respond(struct http_request *r, int status, const char *type, const char *body, size_t n) {
         r->status = status;
