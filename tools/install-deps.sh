@@ -7,7 +7,7 @@ build="gcc libc6-dev linux-libc-dev libcmocka-dev make meson ninja-build pkg-con
        libuv1-dev node-llhttp libjansson-dev libsqlite3-dev libseccomp-dev libssl-dev libcurl4-openssl-dev libwslay-dev zlib1g-dev liblzma-dev libzstd-dev"
 # What the daemon needs to run: git and certificates for fetches, mkfs for layers, nft and ip for the open network.
 run="git ca-certificates e2fsprogs nftables iproute2 python3-pytest openssh-client"
-test="busybox-static python3-pytest-xdist clang libclang-rt-14-dev bubblewrap prometheus python3-pytest sqlite3 curl python3-pip python3-setuptools python3-wheel docker-registry openssl openssh-server"
+test="nodejs cmake busybox-static python3-pytest-xdist clang libclang-rt-14-dev bubblewrap prometheus python3-pytest sqlite3 curl python3-pip python3-setuptools python3-wheel docker-registry openssl openssh-server"
 bench="wrk nginx-light bubblewrap"
 
 # make test-vm: an emulator, and what the guest's disk is made of.

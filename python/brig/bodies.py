@@ -98,6 +98,8 @@ class TaskResult(TypedDict, total=False):
     error: Optional[Dict[str, str]]
     limits_hit: List[str]
     report_channel: str
+    framework: Optional[str]
+    report_route: Optional[str]
     restored: List[str]
     unverified: List[str]
     flaky: List[str]

@@ -259,8 +259,10 @@ static int parse_text(const struct score_request *q, struct command *c) {
                 c->n_redirects = 0;
         }
         c->kind = COMMAND_VERBATIM;
-        c->framework = q->test_framework[0] ? framework_by_name(q->test_framework) : framework_of_command(q->test_command);
-        return 0;
+        const struct framework *f = c->framework = q->test_framework[0] ? framework_by_name(q->test_framework) : framework_of_command(q->test_command);
+        r = command_with_options(q->test_command, f, &c->run_text);
+        c->reports = f && f->report && (r > 0 || f->collect);
+        return r < 0 ? r : 0;
 }
 
 static bool is_given(const struct score_request *q) {
@@ -334,6 +336,7 @@ const char *command_config(const struct command *c) {
 
 void command_release(struct command *c) {
         free(TAKE_PTR(c->text));
+        free(TAKE_PTR(c->run_text));
         c->argv = strv_free(c->argv);
         redirects_free(c->redirects, c->n_redirects);
         c->n_redirects = 0;

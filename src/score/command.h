@@ -30,6 +30,8 @@ struct command {
         enum command_kind kind;
         const struct framework *framework;      /* NULL: none recognised (VERBATIM and ENTRY only) */
         char *text;                             /* as given; "" when BUILT */
+        char *run_text;                         /* VERBATIM: what the shell reads, when options were put into it; NULL: `text` */
+        bool reports;                           /* VERBATIM: FRAMEWORK_REPORT may be there after the run */
         char **argv;                            /* all but VERBATIM: the command's own words; NULL-terminated */
         size_t runner_at;                       /* argv[runner_at] names the runner: what follows are its arguments */
         bool console;                           /* argv[0] is the runner's own script (pytest), not an interpreter */
@@ -44,6 +46,10 @@ const char *command_config(const struct command *c);
 void command_release(struct command *c);
 /* Whether the request says what to run: a command, or a framework or ids that one can be built from. */
 bool command_is_known(const struct score_request *q);
+
+#define COMMAND_OPTIONS_TEXT_MAX (256u * 1024)   /* a longer text stays as it is */
+/* The text with the framework's options behind its words. 1: *ret is one, to be freed; 0: nothing to put in, or no place where it is safe to; -ENOMEM. */
+int command_with_options(const char *text, const struct framework *f, char **ret);
 
 /* Splits like a shell. 0: *ret is a NULL-terminated list to be freed with strv_free, redirections in `redirects`; 1: shell
  * syntax, nothing returned; -ENOMEM. */

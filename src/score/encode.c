@@ -176,6 +176,8 @@ static void put_verdict(struct json_writer *w, const struct score_record *r) {
         json_field_bool(w, "cached", r->cached);
         field_present(w, "patch_rung", patch_rung_to_string(r->rung), r->rung != RUNG_NONE);
         field_list(w, "restored", r->restored);
+        field_present(w, "framework", r->framework, r->framework && (r->ran || r->timed_out));
+        field_present(w, "report_route", r->route, r->route && (r->ran || r->timed_out));
         field_present(w, "report_channel", report_channel_to_string(r->channel), r->ran || r->timed_out);
 }
 

@@ -6,8 +6,11 @@
 #include "score/text.h"
 
 static const struct framework *const frameworks[] = {
-        &framework_pytest, &framework_unittest, &framework_go, &framework_cargo, &framework_tap,
+        &framework_pytest, &framework_django, &framework_unittest, &framework_go, &framework_cargo, &framework_node, &framework_jest, &framework_vitest,
+        &framework_mocha, &framework_maven, &framework_ctest, &framework_gtest, &framework_tap,
 };
+
+const struct framework *framework_at(size_t i) { return i < ARRAY_SIZE(frameworks) ? frameworks[i] : NULL; }
 
 const struct framework *framework_by_name(const char *name) {
         for (size_t i = 0; i < ARRAY_SIZE(frameworks); i++)
@@ -83,12 +86,12 @@ const char *slice_find_last(struct slice s, const char *needle) {
         return last;
 }
 
-int text_put(struct test_results *ret, struct slice id, enum test_status st) {
+int text_put(struct sink *ret, struct slice id, enum test_status st) {
         id = slice_trim(id);
         if (!id.n)
                 return 0;
         _cleanup_free_ char *s = strndup(id.p, id.n);
-        return s ? test_results_put(ret, s, st) : -ENOMEM;
+        return s ? sink_put(ret, (const char *const[]){s, NULL}, st) : -ENOMEM;
 }
 
 /* ---- cleaning --------------------------------------------------------------------------------------------------- */

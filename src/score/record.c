@@ -4,7 +4,7 @@
 #include "base/strv.h"
 #include "score/record.h"
 
-static const char *const channel_names[] = { "private", "text", "exit" };
+static const char *const channel_names[] = { "private", "report", "text", "exit" };
 STRING_TABLE(report_channel, channel_names, CHANNEL_MAX)
 
 static const char *const rung_names[] = { "none", "strict", "recount", "whitespace", "three_way", "fuzzy" };

@@ -19,7 +19,7 @@ STRING_TABLE_DECLARE(outcome);
 bool outcome_is_failure(enum outcome o);
 enum test_status { TEST_PASSED, TEST_FAILED, TEST_ERROR, TEST_SKIPPED, TEST_XFAILED, TEST_XPASSED, TEST_MISSING, TEST_STATUS_MAX };
 STRING_TABLE_DECLARE(test_status);
-enum report_channel { CHANNEL_PRIVATE, CHANNEL_TEXT, CHANNEL_EXIT, CHANNEL_MAX };
+enum report_channel { CHANNEL_PRIVATE, CHANNEL_REPORT, CHANNEL_TEXT, CHANNEL_EXIT, CHANNEL_MAX };
 STRING_TABLE_DECLARE(report_channel);
 enum integrity { INTEGRITY_CLEAN, INTEGRITY_SUSPECT, INTEGRITY_VIOLATED, INTEGRITY_MAX };
 STRING_TABLE_DECLARE(integrity);
@@ -64,6 +64,8 @@ struct score_record {
         char **restored;                       /* paths, sorted, NULL-terminated; may be NULL */
         struct test_results tests;
         enum report_channel channel;
+        const char *framework;                 /* name of the framework whose outcomes these are; NULL: none is known */
+        const char *route;                     /* of CHANNEL_REPORT: how the framework was asked for them; NULL otherwise */
         bool said_passed;                      /* of a text without names of tests: its last line says that some ran and none failed */
         bool left_early;                       /* the runner had tests and ran none, or left before it had looked for any */
         bool incomplete;                       /* the runner's own end was not seen (no end record): never resolved */

@@ -33,6 +33,8 @@ EMBEDDED(reporter_unittest_py);
 EMBEDDED(base_config_py);
 EMBEDDED(launch_sh);
 
+#define COLLECT_FILE "collect"
+
 static int add_file(struct run_files *f, const char *name, const void *p, size_t n) {
         ASSERT(f->n < RUN_FILES_MAX);
         int fd = fs_memfd(name, p, n);
@@ -40,6 +42,18 @@ static int add_file(struct run_files *f, const char *name, const void *p, size_t
                 return fd;
         f->at[f->n++] = (struct sandbox_file){.name = name, .fd = fd, .mode = 0444};
         return 0;
+}
+
+static const char *verbatim_text(const struct command *c) { return c->run_text ? c->run_text : c->text; }
+
+/* Runs the command, then gathers its reports; its status stays the command's. What it says of that is nobody's. */
+static int add_collect(struct run_files *f, const char *collect) {
+        _cleanup_free_ char *s = NULL;
+        if (asprintf(&s, ": >" FRAMEWORK_STARTED "\nsh " RUN_DIRECTORY "/command\nstatus=$?\n{ %s; } 2>/dev/null\nexit $status\n", collect) < 0) {
+                s = NULL;
+                return -ENOMEM;
+        }
+        return add_file(f, COLLECT_FILE, s, strlen(s));
 }
 
 int run_files_make(const struct command *c, struct run_files *ret, struct error *e) {
@@ -53,9 +67,12 @@ int run_files_make(const struct command *c, struct run_files *ret, struct error 
                 {"launch.sh", launch_sh, launch_sh_end, c->console},
         };
         int r = 0;
-        if (c->kind == COMMAND_VERBATIM)
-                r = add_file(&f, "command", c->text, strlen(c->text));
-        else
+        if (c->kind == COMMAND_VERBATIM) {
+                const char *text = verbatim_text(c);
+                r = add_file(&f, "command", text, strlen(text));
+                if (r == 0 && c->reports && c->framework->collect)
+                        r = add_collect(&f, c->framework->collect);
+        } else
                 for (size_t i = 0; r == 0 && command_has_reporter(c) && i < ARRAY_SIZE(all); i++)
                         if (all[i].wanted)
                                 r = add_file(&f, all[i].name, all[i].p, (size_t)(all[i].end - all[i].p));
@@ -86,7 +103,7 @@ char **run_argv(const struct command *c) {
         char **v = NULL;
         int r;
         if (c->kind == COMMAND_VERBATIM)
-                r = push_all(&v, (const char *const[]){"sh", c->text, NULL});
+                r = push_all(&v, (const char *const[]){"sh", verbatim_text(c), NULL});
         else
                 r = push_all(&v, (const char *const *)c->argv);
         return r < 0 ? strv_free(v) : v;
@@ -97,7 +114,7 @@ static char **exec_argv(const struct command *c) {
         char **v = NULL;
         int r = 0;
         if (c->kind == COMMAND_VERBATIM)
-                r = push_all(&v, (const char *const[]){"sh", RUN_DIRECTORY "/command", NULL});
+                r = push_all(&v, (const char *const[]){"sh", c->reports && c->framework->collect ? RUN_DIRECTORY "/" COLLECT_FILE : RUN_DIRECTORY "/command", NULL});
         else if (c->kind == COMMAND_ENTRY)
                 r = push_all(&v, (const char *const *)c->argv);
         else if (c->console)
@@ -131,7 +148,8 @@ static const char *given_value(const struct score_request *q, const char *key) {
 static int push_variable(char ***v, const struct score_request *q, const struct framework *f) {
         const char *given = given_value(q, f->variable) ?: "";
         _cleanup_free_ char *s = NULL;
-        if (asprintf(&s, "%s=%s%s%s", f->variable, f->value, *given ? " " : "", given) < 0) {
+        bool alone = f->variable_alone && *given;
+        if (asprintf(&s, "%s=%s%s%s", f->variable, alone ? "" : f->value, *given && !alone ? " " : "", given) < 0) {
                 s = NULL;
                 return -ENOMEM;
         }
@@ -181,7 +199,7 @@ bool run_leaves_no_bytecode(const struct score_request *q, const struct command 
         static const char *const others[] = {NO_BYTECODE, "tox", "compileall", "py_compile", "sudo", "su"};
         const struct framework *f = framework_inside(q, c);
         const char *given = given_value(q, NO_BYTECODE);
-        if (!f || !f->launched || (given && !*given) || strstr(c->text, "env -") || isolates_python(c->text))
+        if (!f || !f->python || (given && !*given) || strstr(c->text, "env -") || isolates_python(c->text))
                 return false;
         for (size_t i = 0; i < ARRAY_SIZE(others); i++)
                 if (text_has_word(c->text, others[i]))
@@ -210,7 +228,7 @@ char **run_environment(const struct score_request *q, const struct command *c) {
                         r = strv_push(&v, *k);
         if (r == 0 && f)
                 r = push_variable(&v, q, f);
-        if (r == 0 && inside && inside->launched && !given_value(q, NO_BYTECODE))
+        if (r == 0 && inside && inside->python && !given_value(q, NO_BYTECODE))
                 r = strv_push(&v, NO_BYTECODE "=1");
         if (r < 0)
                 return strv_free(v);

@@ -41,6 +41,9 @@ static void task_free(struct score_task *t) {
         if (t->results_capture)
                 capture_release(&t->results);
         buf_release(&t->results_json);
+        if (t->has_report_capture)
+                capture_release(&t->report_capture);
+        test_results_release(&t->report_tests);
         run_free(t->run);
         run_files_release(&t->files);
         command_release(&t->command);

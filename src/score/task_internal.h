@@ -19,6 +19,7 @@ enum task_state {
         STATE_TEST,
         STATE_KILL,             /* what the tests left behind is being killed */
         STATE_RECHECK,          /* has anybody written what the verdict rests on? */
+        STATE_REPORT,           /* what the framework wrote is read */
         STATE_RESULTS,          /* image mode: what it left in the output mount is read */
         STATE_LINT,
         STATE_DESTROY,
@@ -60,6 +61,10 @@ struct score_task {
         uv_work_t work;                         /* similarity, in the pool */
         uv_work_t results_work;                 /* the result files as JSON, in the pool */
         struct buf results_json;
+        struct output_capture report_capture; bool has_report_capture;
+        uv_work_t report_work;                  /* the framework's report, in the pool */
+        struct test_results report_tests;
+        int report_result;
         double similarity;
         uv_timer_t last;                        /* its close callback is the task's end */
 
@@ -86,6 +91,12 @@ const char *task_workdir(const struct score_task *t);      /* the image's WORKDI
 /* task_test.c */
 void task_test(struct score_task *t);           /* STATE_APPLY -> STATE_TEST and on to task_end */
 void task_after_results(struct score_task *t);  /* -> STATE_LINT, or task_end */
+
+/* task_report.c */
+void task_report(struct score_task *t);         /* STATE_KILL, STATE_RECHECK -> STATE_REPORT and on to task_after_report */
+void task_after_report(struct score_task *t);   /* -> STATE_RESULTS, STATE_LINT or task_end */
+/* The ids that the request asks for, as a set. 0 or -ENOMEM. */
+int task_wanted_ids(const struct score_request *q, struct test_results *ret);
 
 /* task_results.c */
 void task_results(struct score_task *t);        /* STATE_KILL -> STATE_RESULTS and on to task_after_results */

@@ -112,6 +112,7 @@ static int from_report(struct score_task *t, struct report *report) {
         if (!ids)
                 return -ENOMEM;
         t->rec.channel = CHANNEL_PRIVATE;
+        t->rec.framework = t->command.framework->name;
         int r = report_finish(report, &x, t->command.framework, ids, &t->rec.tests, &t->rec.findings, &t->rec.incomplete);
         free(ids);
         t->rec.left_early = report_left_early(report);
@@ -144,11 +145,21 @@ static int from_text(struct score_task *t) {
         if (!text)
                 return -ENOMEM;
         const struct framework *f = t->command.framework ? t->command.framework : framework_of_output(text);
-        t->rec.channel = f ? CHANNEL_TEXT : CHANNEL_EXIT;
-        r = f ? f->parse(text, &t->rec.tests) : 0;
+        struct test_results wanted = {0};
+        struct sink sink = {.tests = &t->rec.tests, .wanted = &wanted, .tree = t->req.repo_path};
+        t->rec.channel = CHANNEL_EXIT;
+        if (!f)
+                return 0;
+        r = task_wanted_ids(&t->req, &wanted);
+        if (r == 0)
+                r = f->parse(text, &sink);
+        test_results_release(&wanted);
+        t->rec.framework = f->name;
+        t->rec.route = sink.structured ? f->route : NULL;
+        t->rec.channel = sink.structured ? CHANNEL_REPORT : CHANNEL_TEXT;
         /* A command that was told to name its tests (run_environment) and named none has run none, whatever its last line says. */
         bool named = t->command.framework && t->command.framework->variable;
-        t->rec.said_passed = f && f->passed && !named && t->rec.tests.n == 0 && f->passed(text);
+        t->rec.said_passed = f->passed && !named && t->rec.tests.n == 0 && f->passed(text);
         return r == -ENOSPC ? 0 : r;
 }
 

@@ -131,11 +131,18 @@ void task_after_results(struct score_task *t) {
 
 /* ---- a look at what is left --------------------------------------------------------------------------------------------- */
 
-static void after_recheck(struct score_task *t) {
+void task_after_report(struct score_task *t) {
         if (t->req.result_files)
                 task_results(t);
         else
                 task_after_results(t);
+}
+
+static void after_recheck(struct score_task *t) {
+        if (t->command.reports)
+                task_report(t);
+        else
+                task_after_report(t);
 }
 
 static void on_rechecked(int r, const struct findings *f, const struct error *e, void *user) {
@@ -169,7 +176,7 @@ static void on_killed(struct sandbox *s, void *user) {
 
 static void after_tests(struct score_task *t) {
         t->state = STATE_KILL;
-        bool nothing = t->seal_fd < 0 && !t->req.lint_command[0] && !t->req.result_files;       /* destroying kills everything as well */
+        bool nothing = t->seal_fd < 0 && !t->req.lint_command[0] && !t->req.result_files && !t->command.reports;       /* destroying kills everything as well */
         int r = nothing ? 0 : sandbox_kill_all(t->sandbox, on_killed, t);
         if (r < 0 && t->seal_fd >= 0 && task_record_recheck(t, r, NULL, &(struct error){ .text = "the sandbox was gone" }) < 0)
                 task_set_error(t, "internal", "no memory for the findings");

@@ -1,9 +1,10 @@
-/* Lines of a run's text, for the parsers in text_*.c. Slices point into the text and own nothing. */
+/* Lines of a run's text, for the parsers in frameworks/. Slices point into the text and own nothing. */
 #pragma once
 #include <stdbool.h>
 #include <string.h>
 
 #include "score/framework.h"
+#include "score/sink.h"
 
 struct slice { const char *p; size_t n; };
 
@@ -24,4 +25,4 @@ static inline struct slice slice_cut(struct slice s, size_t n) { return (struct 
 struct slice slice_trim(struct slice s);                               /* blanks at both ends */
 const char *slice_find(struct slice s, const char *needle);            /* first occurrence or NULL */
 const char *slice_find_last(struct slice s, const char *needle);
-int text_put(struct test_results *ret, struct slice id, enum test_status st);    /* nothing for an empty id */
+int text_put(struct sink *ret, struct slice id, enum test_status st);    /* nothing for an empty id */

@@ -4,13 +4,13 @@
 #include "fuzz.h"
 
 static void parse_all(const char *text) {
-        static const struct framework *const all[] = {&framework_pytest, &framework_unittest, &framework_go, &framework_cargo, &framework_tap};
-        for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+        const struct framework *f;
+        for (size_t i = 0; (f = framework_at(i)); i++) {
                 struct test_results t = {0};
-                int r = all[i]->parse(text, &t);
+                int r = f->parse(text, &(struct sink){.tests = &t});
                 ASSERT(r == 0 || r == -ENOSPC);
                 for (size_t k = 0; k < t.n; k++) {
-                        char *form = framework_canonical(all[i], t.items[k].id);
+                        char *form = framework_canonical(f, t.items[k].id);
                         ASSERT(form && t.items[k].id[0]);
                         free(form);
                 }
@@ -25,7 +25,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         ASSERT(clean && !strchr(clean, '\x1b'));
         parse_all(clean);
         struct redirect redirects[COMMAND_REDIRECTS_MAX];
-        char **words;
+        char **words, *with;
+        const struct framework *f;
+        for (size_t i = 0; (f = framework_at(i)); i++)
+                if (command_with_options(clean, f, &with) > 0) {
+                        ASSERT(strlen(with) > strlen(clean) && strstr(with, f->options));
+                        free(with);
+                }
         size_t n = 0, length = 0;
         if (command_split(clean, &words, redirects, &n) == 0) {
                 for (size_t i = 0; words[i]; i++)

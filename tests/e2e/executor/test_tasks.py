@@ -9,7 +9,7 @@ KEYS = {
     "task_id", "status", "mode", "repo_url", "base_commit", "test_command", "image", "timeout", "exit_code", "stdout", "stderr", "tests_passed",
     "tests_failed", "lint_errors", "lint_output", "patch_diff", "patch_similarity", "execution_time", "patch_applied", "test_patch_applied",
     "result_files", "outcome", "limits_hit", "integrity", "error", "reason", "resolved", "timed_out", "tests", "fail_to_pass", "pass_to_pass", "unverified",
-    "flaky", "cached", "patch_rung", "restored", "report_channel", "usage", "timing", "log_url", "evidence", "provenance",
+    "flaky", "cached", "patch_rung", "restored", "framework", "report_route", "report_channel", "usage", "timing", "log_url", "evidence", "provenance",
 }
 
 

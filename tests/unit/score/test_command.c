@@ -97,7 +97,7 @@ static void everything_else_is_verbatim_with_the_framework_it_names(void **state
                 {"python2 -m pytest", "pytest"},
                 {"python -S -m pytest", "pytest"},
                 {"python -m nose", NULL},
-                {"python tests/runtests.py", "unittest"},
+                {"python tests/runtests.py", "django"},
                 {"go test ./...", "go"},
                 {"cargo build 2>&1", NULL},
                 {"cargo test", "cargo"},

@@ -11,7 +11,7 @@ static void expect(const struct framework *f, const char *text, const char *want
         struct test_results t = {0};
         char out[2048] = "";
         size_t at = 0;
-        assert_int_equal(f->parse(text, &t), 0);
+        assert_int_equal(f->parse(text, &(struct sink){.tests = &t}), 0);
         for (size_t i = 0; i < t.n; i++)
                 at += (size_t)snprintf(out + at, sizeof(out) - at, "%s=%s\n", t.items[i].id, test_status_to_string(t.items[i].status));
         assert_string_equal(out, want);

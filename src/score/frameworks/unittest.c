@@ -27,13 +27,13 @@ static bool is_name(struct slice s) {
         return open && s.n && s.p[s.n - 1] == ')' && !memchr(s.p, ' ', (size_t)(open - s.p)) && !memchr(open + 1, ' ', (size_t)(s.p + s.n - open - 1));
 }
 
-static int put_both(struct test_results *ret, struct slice id, struct slice name, enum test_status st) {
+static int put_both(struct sink *ret, struct slice id, struct slice name, enum test_status st) {
         int r = text_put(ret, id, st);
         return r == 0 && name.n ? text_put(ret, name, st) : r;
 }
 
 /* "FAIL: test_x (m.C)" and "ERROR: setUpClass (m.C)" of the report. */
-static int report_line(struct slice line, struct test_results *ret) {
+static int report_line(struct slice line, struct sink *ret) {
         bool error = slice_starts(line, "ERROR: ");
         if (!error && !slice_starts(line, "FAIL: "))
                 return 0;
@@ -44,7 +44,7 @@ static int report_line(struct slice line, struct test_results *ret) {
         return is_name(id) ? text_put(ret, id, error ? TEST_ERROR : TEST_FAILED) : 0;
 }
 
-static int parse(const char *text, struct test_results *ret) {
+static int parse(const char *text, struct sink *ret) {
         struct slice line, pending = {0}, name = {0};
         enum test_status st;
         int r = 0;
@@ -98,6 +98,6 @@ static char *canonical(const char *id) {
 }
 
 const struct framework framework_unittest = {
-        .name = "unittest", .launched = true, .words = (const char *const[]){"unittest", "runtests.py", "manage.py test", NULL},
+        .name = "unittest", .launched = true, .python = true, .words = (const char *const[]){"unittest", NULL},
         .detect = detect, .parse = parse, .passed = passed, .canonical = canonical,
 };

@@ -10,7 +10,7 @@ static const struct { const char *word; enum test_status status; } outcomes[] = 
 static bool is_section(struct slice line) { return slice_starts(line, "===") && line.n > 6 && line.p[line.n - 1] == '='; }
 
 /* "tests/a.py::test_x[a b] PASSED   [ 50%]" */
-static int verbose_line(struct slice line, struct test_results *ret) {
+static int verbose_line(struct slice line, struct sink *ret) {
         if (!slice_find(line, "::"))
                 return 0;
         for (size_t i = 0; i < ARRAY_SIZE(outcomes); i++) {
@@ -27,7 +27,7 @@ static int verbose_line(struct slice line, struct test_results *ret) {
 }
 
 /* "FAILED tests/a.py::test_x[a - b] - AssertionError: ..." */
-static int summary_line(struct slice line, struct test_results *ret) {
+static int summary_line(struct slice line, struct sink *ret) {
         for (size_t i = 0; i < ARRAY_SIZE(outcomes); i++) {
                 size_t n = strlen(outcomes[i].word);
                 if (!slice_starts(line, outcomes[i].word) || line.n <= n || line.p[n] != ' ')
@@ -48,7 +48,7 @@ static int summary_line(struct slice line, struct test_results *ret) {
 
 static bool detect(const char *text) { return strstr(text, "= test session starts =") != NULL; }
 
-static int parse(const char *text, struct test_results *ret) {
+static int parse(const char *text, struct sink *ret) {
         enum { BEFORE, RUNNING, SECTIONS, SUMMARY } at = detect(text) ? BEFORE : RUNNING;
         struct slice line;
         int r = 0;
@@ -85,7 +85,7 @@ static char *canonical(const char *id) {
 }
 
 const struct framework framework_pytest = {
-        .name = "pytest", .launched = true, .words = (const char *const[]){"pytest", "py.test", NULL},
+        .name = "pytest", .launched = true, .python = true, .words = (const char *const[]){"pytest", "py.test", NULL},
         .detect = detect, .parse = parse, .passed = passed, .canonical = canonical,
         .variable = "PYTEST_ADDOPTS", .value = "-rfEsxXp",
 };
