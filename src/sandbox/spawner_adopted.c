@@ -44,9 +44,20 @@ static void adopted_free(struct spawn *sp, struct adopted *a) {
         free(a);
 }
 
+/* By the descriptor that is watched: its event stands until it is read there. */
+static bool is_empty(const struct adopted *a) {
+        char text[256];
+        ssize_t n = pread(a->events.fd, text, sizeof text - 1, 0);
+        if (n <= 0)
+                return false;
+        text[n] = 0;
+        const char *at = strstr(text, "populated ");
+        return at && at[strlen("populated ")] == '0';
+}
+
 /* Told only when the group is removed: then nothing can be in it. */
 static void look(struct spawn *sp, struct adopted *a) {
-        if (cgroup_sub_empty(a->group) != 1)
+        if (!is_empty(a))
                 return;
         int64_t cpu = cgroup_sub_cpu_us(a->group);
         if (cgroup_sub_remove(a->cell->cgroup, a->name) < 0) {

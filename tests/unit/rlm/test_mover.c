@@ -67,6 +67,46 @@ static void without_it_turns_begin_all_the_same(void **state) {
         assert_int_equal(mover(*state), -1);
 }
 
+/* CPU time of the spawner, in ticks. */
+static long spawner_ticks(struct fixture *f) {
+        _cleanup_buf_ struct buf b = BUF_INIT(4096);
+        char path[32];
+        long user = 0, kernel = 0;
+        snprintf(path, sizeof path, "/proc/%d/stat", (int)spawner_pid(f->spawner));
+        assert_int_equal(fs_read_file(AT_FDCWD, path, &b), 0);
+        const char *at = strrchr(buf_str(&b), ')');
+        assert_non_null(at);
+        for (int i = 0; i < 12 && at; i++)
+                at = strchr(at + 1, ' ');
+        assert_int_equal(sscanf(at, " %ld %ld", &user, &kernel), 2);
+        return user + kernel;
+}
+
+static bool rested;
+static long ticks;
+static unsigned same;
+static void on_tick(uv_timer_t *t) {
+        long now = spawner_ticks(t->data);
+        same = now == ticks ? same + 1 : 0;
+        ticks = now;
+        rested = same >= 50;           /* half a second without a hundredth of one */
+}
+
+static void the_spawner_sleeps_while_a_turn_does_nothing(void **state) {
+        struct fixture *f = *state;
+        struct act a;
+        uv_timer_t timer;
+        act_begin(&stage, &a, STAGE_SETUP);
+        act_run(&a, "x = 1");
+        uv_timer_init(&f->loop, &timer);
+        timer.data = f;
+        rested = false;
+        uv_timer_start(&timer, on_tick, 1, 10);
+        fixture_until(f, &rested);
+        uv_close((uv_handle_t *)&timer, NULL);
+        act_end(&a);
+}
+
 static int open_all(void **state) {
         int r = fixture_setup(state);
         if (r == 0)
@@ -80,6 +120,7 @@ static int close_all(void **state) {
 }
 
 int main(void) {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(it_may_do_nothing_else), cmocka_unit_test(without_it_turns_begin_all_the_same) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(the_spawner_sleeps_while_a_turn_does_nothing), cmocka_unit_test(it_may_do_nothing_else),
+                                            cmocka_unit_test(without_it_turns_begin_all_the_same) };
         return cmocka_run_group_tests(tests, open_all, close_all);
 }
