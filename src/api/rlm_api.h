@@ -42,6 +42,10 @@ void v1_post_rlm_cancel(struct http_request *r, void *user);
 /* rlm_children.c */
 void v1_post_rlm_child(struct http_request *r, void *user);
 void v1_list_rlm_children(struct http_request *r, void *user);
+/* rlm_files.c */
+struct v1_body v1_rlm_files_body(void);
+void v1_post_rlm_inputs(struct http_request *r, void *user);
+void v1_post_rlm_results(struct http_request *r, void *user);
 /* rlm_execute.c */
 struct v1_body v1_rlm_execute_body(void);
 void v1_post_rlm_execute(struct http_request *r, void *user);

@@ -4,6 +4,8 @@
  *     write        standard input until its end, then one byte on FILES_COMMIT_FD: without that byte nothing is changed; answer as above
  *     read, pack   standard output begins with FILES_HEAD_SIZE bytes of JSON, padded with spaces; see files_read.c, files_pack.c
  *
+ * `nolinks`: a link as any part of the path is refused.
+ *
  * Exit status 0; FILES_FAILED with {"error","message"} on standard output (in the head, where there is one); 64 for bad arguments. */
 #include <string.h>
 
@@ -158,6 +160,10 @@ static bool option(const char *s, struct files_args *a) {
         if (flag(s, "parents", &a->parents) || flag(s, "recursive", &a->recursive) || flag(s, "replace", &a->replace) || flag(s, "append", &a->append) ||
             flag(s, "follow", &a->follow) || flag(s, "regex", &a->regex) || flag(s, "ignore-case", &a->ignore_case) || flag(s, "gzip", &a->gzip))
                 return true;
+        if (strcmp(s, "nolinks") == 0) {
+                files_refuse_links();
+                return true;
+        }
         if (text(s, "after", &a->after) || text(s, "name", &a->name) || text(s, "text", &a->text))
                 return true;
         if (number(s, "limit", 10, &a->limit) || number(s, "max", 10, &a->max))

@@ -53,6 +53,7 @@ void files_put_facts(struct json_writer *w, const struct stat *st);
 void files_put_entry(struct json_writer *w, const char *key, const char *shown, int dir, const char *name, const struct stat *st);
 
 /* ---- files_path.c ---- */
+void files_refuse_links(void);                                     /* from now on, as any part of a path: -ELOOP */
 int files_open(const char *path, int flags);                       /* links followed, also the last; O_NONBLOCK and O_NOCTTY are added */
 int files_open_kind(const char *path, int flags, mode_t kind);     /* and it is a S_IFREG or S_IFDIR of a real file system; else -EINVAL, -EISDIR, -ENOTDIR */
 /* The directory that holds the last part of `path`, and that part, which is not "", "." or ".." (-EINVAL). With `make`: missing

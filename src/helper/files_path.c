@@ -13,8 +13,13 @@
 #define MQUEUE_MAGIC 0x19800202
 #endif
 
+/* The option `nolinks`. */
+static uint64_t more_resolve;
+
+void files_refuse_links(void) { more_resolve = RESOLVE_NO_SYMLINKS; }
+
 static int open_in_root(const char *path, int flags) {
-        struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC), .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+        struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC), .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | more_resolve };
         /* A file system that changes under the walk is tried again, but not for ever. */
         for (int i = 0; i < 1000; i++) {
                 long fd = syscall(SYS_openat2, HELPER_ROOT_FD, *path ? path : "/", &how, sizeof how);
@@ -129,6 +134,8 @@ int files_open_parent(const char *path, const struct files_args *make, char ret_
 
 int files_open_target(const char *path, const struct files_args *make, char ret_name[static 256]) {
         char at[FILES_PATH_MAX + 1], link[FILES_PATH_MAX + 1], joined[2 * FILES_PATH_MAX + 3];
+        if (more_resolve)
+                return files_open_parent(path, make, ret_name);        /* a link there is no file */
         snprintf(at, sizeof at, "%s", path);
         for (unsigned i = 0; i <= FILES_LINKS_MAX; i++) {
                 _cleanup_close_ int dir = files_open_parent(at, make, ret_name);

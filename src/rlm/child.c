@@ -12,6 +12,8 @@
  *
  * A child is taken out of the set from the loop, never from inside the call that ends it: whoever walks the set or the list of a turn's children
  * may end them. */
+#include <string.h>
+
 #include "base/hash.h"
 #include "rlm/rlm_internal.h"
 
@@ -145,6 +147,23 @@ enum rlm_fault rlm_child_begin(struct rlm_turn *parent, const struct rlm_turn_sp
 }
 
 /* ---- looking ------------------------------------------------------------------------------------------------------------------------------------ */
+
+enum rlm_fault rlm_child_find(struct rlm_turn *parent, const char *child, struct rlm_turn **ret) {
+        struct rlm_session *c = parent->children;
+        while (c && (c->deleting || strcmp(c->id, child) != 0))
+                c = c->next_child;
+        if (!c)
+                return RLM_NO_SESSION;
+        if (!c->turn)
+                return RLM_TURN_ENDED;
+        *ret = c->turn;
+        return RLM_OK;
+}
+
+struct sandbox *rlm_turn_sandbox(const struct rlm_turn *t) {
+        bool open = t->state == TURN_OPEN && t->root && t->root->state == ROOT_READY;
+        return open ? warm_box_sandbox(t->root->box) : NULL;
+}
 
 const char *rlm_turn_session(const struct rlm_turn *t) { return t->session ? t->session->id : NULL; }
 

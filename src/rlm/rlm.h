@@ -32,6 +32,10 @@
 #define RLM_TIMEOUT_MAX_S 86400u
 #define RLM_ACQUIRE_DEFAULT_S 30u          /* waiting for a slot, where the request does not say */
 #define RLM_CHILD_WAIT_MS 5000u            /* the most that a child waits for a slot */
+#define RLM_INPUT_FILES_MAX 256u           /* of a child, in one request; bytes of all */
+#define RLM_INPUT_BYTES_MAX (64u << 20)
+#define RLM_RESULT_FILES_MAX 16u
+#define RLM_RESULT_BYTES_MAX (16u << 20)
 #define RLM_INTERRUPT_GRACE_MS 2000u       /* from the interrupt of an action whose time is up to the kill */
 #define RLM_USAGE_MIN_MS 20u                /* an action that took less has no cpu_ms of its own: it counts with the next that has */
 #define RLM_POLLS_MAX 16u                  /* of a turn at a time */
@@ -139,6 +143,10 @@ enum rlm_fault rlm_turn_cancel(struct rlm_turn *t, void (*done)(uint64_t generat
 struct rlm_child_wait;
 enum rlm_fault rlm_child_begin(struct rlm_turn *parent, const struct rlm_turn_spec *spec, rlm_begun done, void *user, struct rlm_child_wait **ret_wait, struct error *e);
 void rlm_child_abandon(struct rlm_child_wait *w);  /* as rlm_begin_abandon */
+/* A child of the turn, by its id, and the turn that it has. */
+enum rlm_fault rlm_child_find(struct rlm_turn *parent, const char *child, struct rlm_turn **ret);
+/* Where its process runs; NULL while there is none. Valid until the next turn of the loop. */
+struct sandbox *rlm_turn_sandbox(const struct rlm_turn *t);
 const char *rlm_turn_session(const struct rlm_turn *t);    /* its session's id; NULL once it is in none */
 /* Those that are not confirmed gone. `ending`: it is being deleted. */
 void rlm_children(const struct rlm_turn *parent, void (*each)(const struct rlm_session *c, bool ending, void *user), void *user);

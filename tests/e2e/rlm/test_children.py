@@ -1,4 +1,5 @@
 """Children: sandboxes for the sub-agents of a turn, which go with it."""
+import hashlib
 import http.client
 import sys
 import threading
@@ -203,3 +204,89 @@ def test_children_do_not_outlive_a_daemon_that_was_killed(brig):
     assert error(turn.post_execute("1")) == (409, "stale_generation")
     assert len(seen(host)["sessions"]) == 1
     assert child_of(turn.session.turn()).execute("print(1)")["stdout"] == "1\n"
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------------------------------
+
+def copied(turn, child, way, paths):
+    return turn.host.call("POST", f"{turn.path}/children/{child.session.id}/{way}", {"paths": paths})
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_inputs_go_in_and_results_come_out_with_their_hashes(host):
+    turn = host.session().turn()
+    turn.execute("import os\nos.makedirs('deep/er')\nopen('a.txt', 'w').write('one')\nopen('deep/er/b.bin', 'wb').write(bytes(range(256)) * 8192)\nopen('empty', 'w').close()")
+    child = child_of(turn)
+    answer = copied(turn, child, "inputs", ["a.txt", "deep/er/b.bin", "empty"])
+    assert answer.status == 200 and answer.json["files"] == [
+        {"path": "a.txt", "to": "a.txt", "size": 3, "sha256": sha256(b"one")},
+        {"path": "deep/er/b.bin", "to": "deep/er/b.bin", "size": 2 << 20, "sha256": sha256(bytes(range(256)) * 8192)},
+        {"path": "empty", "to": "empty", "size": 0, "sha256": sha256(b"")}], answer
+    said = child.execute("import hashlib\nprint(open('a.txt').read(), hashlib.sha256(open('deep/er/b.bin', 'rb').read()).hexdigest())\n"
+                         "_ = open('a.txt', 'a').write(' two'); os = __import__('os'); os.makedirs('out/x'); _ = open('out/x/r.json', 'w').write('{}')")
+    assert said["stdout"] == f"one {sha256(bytes(range(256)) * 8192)}\n" and said["error"] is None
+    to = f"children/{child.session.id}/"
+    assert copied(turn, child, "results", ["out/x/r.json", "a.txt"]).json["files"] == [
+        {"path": "out/x/r.json", "to": to + "out/x/r.json", "size": 2, "sha256": sha256(b"{}")},
+        {"path": "a.txt", "to": to + "a.txt", "size": 7, "sha256": sha256(b"one two")}]
+    child.session.delete()
+    answer = turn.execute(f"print(open('{to}out/x/r.json').read(), open('{to}a.txt').read(), open('a.txt').read())\nos.remove('{to}a.txt')")
+    assert answer["stdout"] == "{} one two one\n" and answer["error"] is None        # the copies are the turn's own
+
+
+def test_links_and_what_is_no_file_are_refused(host):
+    turn = host.session().turn()
+    turn.execute("import os\nos.mkdir('d'); open('d/f', 'w').write('x')\nos.symlink('d/f', 'link'); os.symlink('d', 'dirlink'); os.symlink('/etc/passwd', 'out'); os.mkfifo('fifo')")
+    child = child_of(turn)
+    for path, wanted in (("link", (400, "link")), ("dirlink/f", (400, "link")), ("out", (400, "link")), ("d", (400, "not_a_file")), ("fifo", (400, "not_a_file")),
+                         ("d/f/x", (400, "not_a_file")), ("absent", (404, "file_not_found"))):
+        assert error(copied(turn, child, "inputs", [path])) == wanted, path
+    for path in ("../etc/passwd", "/etc/passwd", "a/../b", "a\\b", "", ".", "a//b"):
+        assert error(copied(turn, child, "inputs", [path])) == (400, "invalid"), path
+    child.execute("import os\nos.symlink('/', 'root'); open('r', 'w').write('r')")
+    assert error(copied(turn, child, "results", ["root/etc/passwd"])) == (400, "link")
+    turn.execute("os.mkdir('children'); os.symlink('/tmp', 'children/" + child.session.id + "')")
+    assert error(copied(turn, child, "results", ["r"])) == (400, "link")        # nor is anything written through one
+    assert turn.execute("print(os.path.exists('/tmp/r'))")["stdout"] == "False\n"
+
+
+def test_files_are_counted_and_weighed(host):
+    turn = host.session().turn()
+    turn.execute("import os\nfor n, m in (('most', 16), ('more', 16)): open(n, 'wb').truncate((m << 20) + (n == 'more'))\nopen('big', 'wb').truncate((64 << 20) + 1)\nopen('one', 'w').write('1')")
+    child = child_of(turn)
+    assert error(copied(turn, child, "inputs", ["big"])) == (413, "too_large")
+    assert error(copied(turn, child, "inputs", [])) == (400, "invalid") and error(copied(turn, child, "inputs", ["one"] * 257)) == (400, "invalid")
+    assert copied(turn, child, "inputs", ["most", "more", "one"]).status == 200
+    assert copied(turn, child, "results", ["most"]).json["files"][0]["size"] == 16 << 20
+    assert error(copied(turn, child, "results", ["more"])) == (413, "too_large")
+    assert error(copied(turn, child, "results", ["most", "one"])) == (413, "too_large")
+    assert error(copied(turn, child, "results", ["one"] * 17)) == (400, "invalid")
+    assert len(copied(turn, child, "results", ["one"] * 16).json["files"]) == 16
+
+
+def test_files_of_children_that_are_not_there(host):
+    turn = host.session().turn()
+    turn.execute("open('one', 'w').write('1')")
+    child, other = child_of(turn), host.session().turn()
+    assert error(copied(other, child, "inputs", ["one"])) == (404, "not_found")        # somebody else's
+    child.end()
+    assert error(copied(turn, child, "inputs", ["one"])) == (409, "turn_ended")
+    child.session.delete()
+    assert error(copied(turn, child, "results", ["one"])) == (404, "not_found")
+
+
+def test_a_copy_ends_with_its_child(host):
+    """Whatever moment it is: an answer, and nothing left."""
+    turn = host.session().turn()
+    turn.execute("open('big', 'wb').truncate(60 << 20)")
+    child = child_of(turn)
+    answers = []
+    copy = threading.Thread(target=lambda: answers.append(copied(turn, child, "inputs", ["big"] * 1)))
+    copy.start()
+    assert child.session.delete().status == 200
+    copy.join(120)
+    assert answers[0].status in (200, 404) or error(answers[0]) == (409, "turn_ended"), answers
+    assert turn.execute("print(1)")["stdout"] == "1\n" and seen(host)["slots_used"] == 1
