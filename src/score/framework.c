@@ -6,7 +6,7 @@
 #include "score/text.h"
 
 static const struct framework *const frameworks[] = {
-        &framework_pytest, &framework_django, &framework_unittest, &framework_go, &framework_cargo, &framework_node, &framework_jest, &framework_vitest,
+        &framework_pytest, &framework_django, &framework_sympy, &framework_unittest, &framework_go, &framework_cargo, &framework_node, &framework_jest, &framework_vitest,
         &framework_mocha, &framework_maven, &framework_ctest, &framework_gtest, &framework_tap,
 };
 

@@ -37,7 +37,7 @@ struct framework {
         /* Outcomes out of FRAMEWORK_REPORT: hostile bytes. 0, -ENOMEM, -ENOSPC, or -EBADMSG: it is none. NULL: `parse` reads both kinds. */
         int (*report)(const char *p, size_t n, struct sink *ret);
 };
-extern const struct framework framework_pytest, framework_unittest, framework_django, framework_go, framework_cargo, framework_tap, framework_node,
+extern const struct framework framework_pytest, framework_unittest, framework_django, framework_sympy, framework_go, framework_cargo, framework_tap, framework_node,
         framework_jest, framework_vitest, framework_mocha, framework_maven, framework_ctest, framework_gtest;
 
 const struct framework *framework_at(size_t i);                          /* the table, in the order in which they are looked for; NULL at its end */

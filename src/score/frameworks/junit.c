@@ -52,7 +52,7 @@ static void in_case(struct reader *r) {
 
 int junit_read(const char *p, size_t n, int (*put)(struct sink *s, const struct junit_case *c), struct sink *s) {
         _cleanup_free_ struct reader *r = calloc(1, sizeof(*r));
-        int event, q = 0;
+        int event = 0, q = 0;
         bool any = false;
         if (!r)
                 return -ENOMEM;

@@ -135,6 +135,23 @@ static void maven_is_read_by_report_and_text(void **state) {
         expect("maven-text-gradle", "p.ATest.ok=passed\np.ATest.bad=failed\np.Old.bad=failed\n");
 }
 
+static void django_is_read_with_docstrings_prints_and_subtests(void **state) {
+        expect_under("django-text", "Says what (it) does ... ok.", TEST_PASSED);
+        static const struct { const char *id; enum test_status st; } table[] = {
+                {"test_bad (app.tests.T.test_bad)", TEST_FAILED}, {"test_doc (app.tests.T.test_doc)", TEST_PASSED}, {"test_error (app.tests.T.test_error)", TEST_ERROR},
+                {"test_ok (app.tests.T.test_ok)", TEST_PASSED}, {"test_skip (app.tests.T.test_skip)", TEST_SKIPPED}, {"test_sub (app.tests.T.test_sub)", TEST_FAILED},
+                {"test_xfail (app.tests.T.test_xfail)", TEST_XFAILED},
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+                expect_under("django-text", table[i].id, table[i].st);
+}
+
+static void sympy_is_read_with_reasons_and_prints_between(void **state) {
+        expect("sympy-text", "test_ok=passed\ntest_bad=failed\ntest_boom=error\ntest_known=xfailed\ntest_knownpass=xpassed\ntest_skips=skipped\ntest_skipped=skipped\n"
+               "test_prints=passed\ntest_other=passed\n");
+        expect_under("sympy-text", "sympy/core/tests/test_fine.py:test_bad", TEST_FAILED);
+}
+
 static void prove_names_files_where_it_is_not_asked_for_more(void **state) {
         expect("tap-text-prove", "t/a.t=passed\nt/c.t=skipped\nt/d.t=failed\n");
 }
@@ -212,6 +229,8 @@ int main(void) {
                 cmocka_unit_test(ctest_is_read_by_report_and_text),
                 cmocka_unit_test(gtest_is_read_by_report_and_text),
                 cmocka_unit_test(maven_is_read_by_report_and_text),
+                cmocka_unit_test(django_is_read_with_docstrings_prints_and_subtests),
+                cmocka_unit_test(sympy_is_read_with_reasons_and_prints_between),
                 cmocka_unit_test(prove_names_files_where_it_is_not_asked_for_more),
                 cmocka_unit_test(tests_go_under_the_spelling_that_is_asked_for),
                 cmocka_unit_test(reports_that_are_none_are_refused),
