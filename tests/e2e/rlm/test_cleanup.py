@@ -153,6 +153,20 @@ def test_while_it_stops_new_work_is_refused_and_it_is_over_when_nothing_is_left(
     daemon.assert_nothing_left()
 
 
+def test_while_it_stops_roots_wait_for_their_children(brig):
+    daemon = brig(BRIG_RUNTIME_WARM_ROOTS="0")
+    host = Host(daemon)
+    turn = host.session().turn()
+    assert host.call("POST", turn.path + "/children", {}).status == 201
+    host.session().turn().end()                                 # an idle root: it waits, too
+    with nothing_is_confirmed(daemon):
+        daemon.process.send_signal(signal.SIGTERM)
+        brigd.until(lambda: seen(host)["ending"] > 0, "something ends")
+        assert (seen(host)["roots"], seen(host)["ending"]) == (3, 1)
+    assert daemon.wait() == 0
+    daemon.assert_nothing_left()
+
+
 # ---- a restart in every state ---------------------------------------------------------------------------------------------------------------
 
 def no_turn(host, session):
