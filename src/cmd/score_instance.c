@@ -282,8 +282,10 @@ static int fill_commit(const struct json *record, struct score_options *o, struc
         return fill_text(record, "base_commit", &o->commit, e);
 }
 
+bool score_record_gold(const struct json *record, struct json *ret) { return json_get(record, "patch", ret) || json_get(record, "fix_patch", ret); }
+
 int score_record_fill(struct score_options *o, const struct json *record, struct error *e) {
-        struct json test_patch;
+        struct json test_patch, gold;
         int r = fill_text(record, "instance_id", &o->instance_id, e);
         if (r == 0)
                 r = fill_repo(record, o, e);
@@ -291,12 +293,13 @@ int score_record_fill(struct score_options *o, const struct json *record, struct
                 r = fill_commit(record, o, e);
         if (r == 0 && json_get(record, "test_patch", &test_patch))
                 r = fill_patch(&test_patch, &o->test_patch, &o->has_test_patch, e);
+        /* Where nothing is said of control runs a prediction is scored as ever: the record has its own gold patch, and two runs more are not asked for. */
+        if (r == 0 && o->control && strcmp(o->control, "off") != 0 && score_record_gold(record, &gold))
+                r = fill_patch(&gold, &o->gold_patch, &o->has_gold_patch, e);
         if (r == 0)
                 r = fill_ids(record, "FAIL_TO_PASS", "fail_to_pass", "fixed_tests", &o->fail_to_pass, e);
         return r == 0 ? fill_ids(record, "PASS_TO_PASS", "pass_to_pass", "p2p_tests", &o->pass_to_pass, e) : r;
 }
-
-bool score_record_gold(const struct json *record, struct json *ret) { return json_get(record, "patch", ret) || json_get(record, "fix_patch", ret); }
 
 /* Keyed by id the value may be the patch itself. */
 bool score_prediction_patch(const struct json *prediction, struct json *ret) {

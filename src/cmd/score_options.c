@@ -13,6 +13,7 @@ const struct option_row score_rows[SCORE_ROWS] = {
         { "--commit", "SHA", OPTION_TEXT, AT(commit), 0, COMPLETE_NONE, "the base commit (HEAD)" },
         { "--patch", "FILE", OPTION_FILE, AT(patch), AT(has_patch), COMPLETE_FILE, "the agent's patch; - is standard input" },
         { "--test-patch", "FILE", OPTION_FILE, AT(test_patch), AT(has_test_patch), COMPLETE_FILE, "the gold test patch" },
+        { "--gold-patch", "FILE", OPTION_FILE, AT(gold_patch), AT(has_gold_patch), COMPLETE_FILE, "the patch that is known to be right, for control runs" },
         { "--fail-to-pass", "ID...", OPTION_LIST, AT(fail_to_pass), 0, COMPLETE_NONE, "tests that must pass" },
         { "--pass-to-pass", "ID...", OPTION_LIST, AT(pass_to_pass), 0, COMPLETE_NONE, "tests that must still pass" },
         { "--diff", NULL, OPTION_SWITCH, AT(diff), 0, COMPLETE_NONE, "report the agent's changes" },
@@ -41,11 +42,12 @@ const struct option_row score_run_rows[SCORE_RUN_ROWS] = {
         { "--patch-mode", "MODE", OPTION_TEXT, AT(patch_mode), 0, COMPLETE_NONE, "repair, strict or ladder" },
         { "--protect", "PATH", OPTION_APPEND, AT(protect), 0, COMPLETE_NONE, "one more path that is reset to base; may be repeated" },
         { "--allow-config", "PATH", OPTION_APPEND, AT(allow_config), 0, COMPLETE_NONE, "a configuration file that stays as patched; may be repeated" },
+        { "--control", "off|auto|require", OPTION_TEXT, AT(control), 0, COMPLETE_WORDS, "run at base and with the gold patch first, once for each instance (auto where there is a gold patch)" },
         { "--lint", "CMD", OPTION_TEXT, AT(lint), 0, COMPLETE_NONE, "a linter, run after the tests" },
 };
 
 void score_options_init(struct score_options *o) {
-        *o = (struct score_options){ .patch = BUF_INIT(SCORE_FILE_MAX), .test_patch = BUF_INIT(SCORE_FILE_MAX) };
+        *o = (struct score_options){ .patch = BUF_INIT(SCORE_FILE_MAX), .test_patch = BUF_INIT(SCORE_FILE_MAX), .gold_patch = BUF_INIT(SCORE_FILE_MAX) };
 }
 
 void score_options_release(struct score_options *o) {
@@ -164,6 +166,9 @@ int score_options_request(const struct score_options *o, struct buf *ret, struct
         field_optional(&w, "base_commit", o->commit);
         json_field_string(&w, "patch", buf_str(&o->patch), o->patch.len);
         json_field_string(&w, "test_patch", buf_str(&o->test_patch), o->test_patch.len);
+        if (o->has_gold_patch)
+                json_field_string(&w, "gold_patch", buf_str(&o->gold_patch), o->gold_patch.len);
+        field_optional(&w, "control", o->control);
         field_optional(&w, "test_command", o->command);
         field_optional(&w, "test_framework", o->framework);
         field_optional(&w, "run", o->run);

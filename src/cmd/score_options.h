@@ -9,11 +9,11 @@
 
 struct score_options {
         char *repo, *commit;
-        struct buf patch, test_patch;
-        bool has_patch, has_test_patch;
+        struct buf patch, test_patch, gold_patch;
+        bool has_patch, has_test_patch, has_gold_patch;
         char **fail_to_pass, **pass_to_pass;       /* NULL: not given */
         char **env, **protect, **allow_config, **allow;
-        char *command, *framework, *image, *tree, *repo_path, *setup_command, *lint, *network, *patch_mode, *run, *timeout;
+        char *command, *framework, *image, *tree, *repo_path, *setup_command, *lint, *network, *patch_mode, *run, *timeout, *control;
         char *instance, *prediction, *instance_id;
         char *url;                                 /* of a daemon; NULL: find one */
         char *save, *replay;                       /* files of kept verdicts (score_replay.h) */
@@ -23,9 +23,9 @@ struct score_options {
 void score_options_init(struct score_options *o);
 void score_options_release(struct score_options *o);
 /* The flags, for a struct score_options: what is scored, and (of any number of patches) how. */
-#define SCORE_ROWS 15
+#define SCORE_ROWS 16
 extern const struct option_row score_rows[SCORE_ROWS];
-#define SCORE_RUN_ROWS 15
+#define SCORE_RUN_ROWS 16
 extern const struct option_row score_run_rows[SCORE_RUN_ROWS];
 /* Once they are read. -EINVAL: a fault of usage, with a text; -EIO and others: a file could not be read. Reads the
  * instance and the prediction (score_instance.c); what a flag says wins over what they say. */

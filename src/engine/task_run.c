@@ -8,7 +8,7 @@
 #include "store/rundir.h"
 #include "engine/tasks_internal.h"
 #include "base/fields.h"
-#include "score/request.h"
+#include "score/control.h"
 
 #define BODY_MAX (1u << 30)
 #define RECORD_MAX (256u << 20)
@@ -161,7 +161,7 @@ static void requeued(int r, void *user) {
         tasks_check_drained(ts);
 }
 
-static void requeue(struct task *t) {
+void task_requeue(struct task *t) {
         task_phase(t, PHASE_REQUEUEING);
         task_place_free(t);
         if (ledger_requeue(t->ts->cfg.ledger, t->id, requeued, t) < 0)
@@ -177,7 +177,7 @@ static void measure(const struct score_record *rec) {
                 metrics_add(METRIC_INFRA_ERRORS, rec->error_code, 1);
 }
 
-static void scored(struct score_record *rec, void *user) {
+void task_scored(struct score_record *rec, void *user) {
         struct task *t = user;
         t->run = NULL;
         t->log_dirfd = fd_close(t->log_dirfd);
@@ -189,7 +189,7 @@ static void scored(struct score_record *rec, void *user) {
                 return;
         }
         if (t->requeue && rec->outcome == OUTCOME_CANCELLED) {
-                requeue(t);
+                task_requeue(t);
                 return;
         }
         rec->queued_ms = t->queued_ms;
@@ -214,7 +214,7 @@ static int give_credentials(struct task *t, struct score_request *req, const cha
         return error_say(e, -EACCES, "the credentials of repo_url are kept in memory only, and the daemon was restarted before the task ran: submit it again");
 }
 
-static int start_run(struct task *t, struct score_request *req, const char **ret_code, struct error *e) {
+int task_start_run(struct task *t, struct score_request *req, score_done done, const char **ret_code, struct error *e) {
         struct tasks *ts = t->ts;
         int r = give_credentials(t, req, ret_code, e);
         if (r == 0) {
@@ -222,7 +222,7 @@ static int start_run(struct task *t, struct score_request *req, const char **ret
                 r = t->log_dirfd < 0 ? error_set(e, t->log_dirfd, "make the run directory") : 0;
         }
         if (r == 0)
-                r = ts->cfg.runner.start(ts->cfg.runner.ctx, t->id, req, t->log_dirfd, scored, t, &t->run, e);
+                r = ts->cfg.runner.start(ts->cfg.runner.ctx, t->id, req, t->log_dirfd, done, t, &t->run, e);
         if (r < 0) {
                 t->log_dirfd = fd_close(t->log_dirfd);
                 score_request_release(req);
@@ -248,29 +248,43 @@ static void put_back(struct task *t) {
                 task_fault(t, "disk_full", "no space left to start the task");
 }
 
-/* May the task that is starting go on? If not, it is on its way elsewhere. */
-static bool may_start(struct task *t) {
+bool task_may_go_on(struct task *t) {
         if (t->ts->lost)
                 return false;          /* tasks_lost has recorded it */
+        if (t->deleting || t->ts->draining)
+                (void)task_control_leave(t);
         if (t->deleting) {
                 task_place_free(t);
                 task_remove(t);
                 return false;
         }
         if (t->ts->draining)
-                requeue(t);
+                task_requeue(t);
         return !t->ts->draining;
 }
 
 /* The stored body becomes a request: in the pool where it is long. */
-struct decoding { uv_work_t work; struct task *task; const struct score_defaults *defaults; struct buf body; struct score_request req; struct error e; int r; };
+struct decoding { uv_work_t work; struct task *task; const struct score_defaults *defaults; struct buf body; struct score_request req; char key[65]; struct error e; int r; };
 
 static void decode(uv_work_t *work) {
         struct decoding *d = container_of(work, struct decoding, work);
         d->r = score_request_from_json(buf_str(&d->body), d->body.len, 0, d->defaults, &d->req, &d->e);
         if (d->r < 0)
                 error_prefix(&d->e, "stored request");
+        else if (d->req.control != CONTROL_OFF && (d->r = control_key(buf_str(&d->body), d->body.len, d->key)) < 0) {
+                error_set(&d->e, d->r, "read the request");
+                score_request_release(&d->req);
+        }
         buf_release(&d->body);         /* the request has its own copies by now */
+}
+
+/* Straight away, or after what is known of the instance without the agent's patch. */
+static int begin(struct task *t, struct decoding *d, const char **ret_code) {
+        if (d->r < 0)
+                return d->r;
+        if (d->req.control != CONTROL_OFF || t->step != CONTROL_TASK)
+                return task_control(t, &d->req, d->key, ret_code, &d->e);
+        return task_start_run(t, &d->req, task_scored, ret_code, &d->e);
 }
 
 static void decoded(uv_work_t *work, int status) {
@@ -280,11 +294,13 @@ static void decoded(uv_work_t *work, int status) {
         const char *code = "internal";
         char attempt[16];
         ts->decoding--;
-        if (may_start(t)) {
-                task_phase(t, PHASE_RUNNING);
-                snprintf(attempt, sizeof attempt, "%d", t->attempts);
-                log_event(LOG_INFO, "task.started", "task", t->id, "attempt", attempt, NULL);
-                if (d->r < 0 || start_run(t, &d->req, &code, &d->e) < 0)
+        if (task_may_go_on(t)) {
+                if (t->phase != PHASE_RUNNING) {
+                        task_phase(t, PHASE_RUNNING);
+                        snprintf(attempt, sizeof attempt, "%d", t->attempts);
+                        log_event(LOG_INFO, "task.started", "task", t->id, "attempt", attempt, NULL);
+                }
+                if (begin(t, d, &code) < 0)
                         task_fault(t, code, d->e.text);
         } else if (d->r == 0)
                 score_request_release(&d->req);
@@ -293,18 +309,7 @@ static void decoded(uv_work_t *work, int status) {
         tasks_check_drained(ts);
 }
 
-static void set_running(int r, void *user) {
-        struct task *t = user;
-        if (r == -ENOSPC && !t->ts->lost && !t->deleting) {
-                put_back(t);
-                return;
-        }
-        if (r < 0 && !t->ts->lost && !t->deleting) {
-                t->ts->cfg.fatal("the ledger cannot be written", t->ts->cfg.user);
-                return;
-        }
-        if (!may_start(t))
-                return;
+void task_begin(struct task *t) {
         struct decoding *d = calloc(1, sizeof *d);
         if (!d) {
                 task_fault(t, "internal", "no memory to read the request");
@@ -320,6 +325,20 @@ static void set_running(int r, void *user) {
         else
                 return;
         decoded(&d->work, 0);
+}
+
+static void set_running(int r, void *user) {
+        struct task *t = user;
+        if (r == -ENOSPC && !t->ts->lost && !t->deleting) {
+                put_back(t);
+                return;
+        }
+        if (r < 0 && !t->ts->lost && !t->deleting) {
+                t->ts->cfg.fatal("the ledger cannot be written", t->ts->cfg.user);
+                return;
+        }
+        if (task_may_go_on(t))
+                task_begin(t);
 }
 
 void task_start_cb(const char *id, uint64_t queued_ms, void *user) {

@@ -47,6 +47,7 @@ void task_place_free(struct task *t) {
 
 void task_free(struct task *t) {
         task_phase(t, PHASE_QUEUED);
+        (void)task_control_leave(t);
         map_remove(&t->ts->map, &t->node);
         fd_close(t->log_dirfd);
         secret_free(t->secret_url);
@@ -109,6 +110,7 @@ static void free_entry(struct map_node *n, void *user) {
 
 static void tasks_destroy(struct tasks *ts) {
         map_each(&ts->map, free_entry, NULL);
+        tasks_known_free(ts);
         map_release(&ts->map);
         queue_free(ts->queue);
         free(ts);
@@ -152,6 +154,8 @@ int tasks_open(const struct tasks_config *cfg, struct tasks **ret, struct error 
         struct queue_limits limits = { .max_running = cfg->running_max, .max_queued = cfg->queued_max + left + cfg->running_max };
         ts->queue = queue_new(&limits, task_start_cb, ts);
         r = ts->queue ? map_init(&ts->map, task_key) : -ENOMEM;
+        if (r == 0)
+                r = tasks_known_init(ts);
         if (r < 0) {
                 tasks_destroy(ts);
                 return error_set(e, r, "open the tasks");
@@ -178,6 +182,7 @@ void tasks_free(struct tasks *ts) {
         if (!ts)
                 return;
         map_each(&ts->map, free_entry, NULL);
+        tasks_known_free(ts);
         map_release(&ts->map);
         queue_free(ts->queue);
         free_orphans(ts);
@@ -208,6 +213,8 @@ static void stop_running(struct map_node *n, void *user) {
         t->requeue = true;
         if (t->run)
                 t->ts->cfg.runner.cancel(t->ts->cfg.runner.ctx, t->run);
+        else if (task_control_leave(t))
+                task_requeue(t);
 }
 
 static void on_grace_over(uv_timer_t *timer) {
@@ -230,6 +237,7 @@ static void record_lost(struct map_node *n, void *user) {
         struct task *t = container_of(n, struct task, node);
         if (t->phase != PHASE_STARTING && t->phase != PHASE_RUNNING)
                 return;
+        (void)task_control_leave(t);
         t->run = NULL;
         t->orphan = true;
         t->placed = false;             /* the running set is over */
@@ -478,6 +486,10 @@ int tasks_delete(struct tasks *ts, const char *id, void (*done)(int r, void *use
                 task_remove(t);
         } else if (t->phase == PHASE_RUNNING && t->run)
                 ts->cfg.runner.cancel(ts->cfg.runner.ctx, t->run);
+        else if (t->phase == PHASE_RUNNING && task_control_leave(t)) {
+                task_place_free(t);
+                task_remove(t);
+        }
         /* else a write of it is under way, and its callback sees `deleting` */
         return 0;
 }

@@ -221,6 +221,7 @@ static void put_provenance(struct json_writer *w, const struct score_record *r) 
         json_field_text(w, "image_digest", r->image_digest);
         field_list(w, "argv", r->argv);
         field_list(w, "environment", r->env);
+        json_field_bool(w, "controlled", r->controlled);
         json_end_object(w);
         field_present(w, "evidence", r->evidence, r->evidence[0] != 0);
 }

@@ -85,6 +85,7 @@ struct score_record {
         /* filled by score_verdict */
         enum outcome outcome;
         char **f2p_success, **f2p_failure, **p2p_success, **p2p_failure, **unverified;   /* NULL when not asked for */
+        bool controlled;                       /* by the rules for an instance of which a control run is known */
         bool has_expectations;                 /* fail_to_pass or pass_to_pass was given, and not empty */
         /* filled by score_evidence */
         char evidence[65];
@@ -94,7 +95,7 @@ void score_record_release(struct score_record *r);
 /* Copies what the record repeats of the request: repo_url without credentials, base_commit as asked for (task.c puts the
  * resolved one there later), test_command, image, timeout. */
 int score_record_echo(struct score_record *r, const struct score_request *q);
-/* Fills outcome and the lists from the facts: the scoring rules without control records. Ids that were expected and not
+/* Fills outcome and the lists from the facts: the scoring rules, with q->facts where they fit. Ids that were expected and not
  * reported are added to `tests` as missing. 0 or -ENOMEM (the outcome is then OUTCOME_INFRA_ERROR, error_code "internal"). */
 int score_verdict(struct score_record *r, const struct score_request *q);
 bool score_resolved(const struct score_record *r);

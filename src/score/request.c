@@ -7,6 +7,7 @@
 #include "sandbox/limit_fields.h"
 #include "sandbox/fields_network.h"
 #include "sandbox/fields_pack.h"
+#include "score/control.h"
 #include "score/request_check.h"
 #include "score/request_parse.h"
 
@@ -21,6 +22,9 @@ STRING_TABLE(task_mode, task_mode_names, TASK_MODE_MAX)
 
 static const char *const tree_source_names[] = { "clone", "image" };
 STRING_TABLE(tree_source, tree_source_names, TREE_SOURCE_MAX)
+
+static const char *const control_mode_names[] = { "off", "auto", "require" };
+STRING_TABLE(control_mode, control_mode_names, CONTROL_MODE_MAX)
 
 #define AT(member) .at = offsetof(struct score_request, member)
 #define STRING(name_, limit) .name = #name_, .kind = FIELD_STRING, AT(name_), .max = limit
@@ -66,8 +70,8 @@ static const struct field request_fields[] = {
         { STRING(entry_command, REQUEST_ENTRY_MAX), .def = "`bash <harness_mount>/entryscript.sh`", .doc = "image mode: what runs, by `/bin/bash -c`" },
         { .name = "result_files", .kind = FIELD_LIST, AT(result_files), .max = RESULT_FILES_MAX, .def = "empty", .doc = "image mode: names below `output_mount` that are read back" },
         { .name = "block_network", .kind = FIELD_BOOL, AT(block_network), .given_at = offsetof(struct score_request, block_given), .def = "false", .doc = "image mode: true: `network` is `none`; false: `open`" },
-        { .name = "control", .kind = FIELD_CUSTOM, .parse = parse_control, .type = "`off`", .def = "`off`", .doc = "control runs; `auto` and `require` are `unsupported` (a later release)" },
-        { .name = "gold_patch", .kind = FIELD_CUSTOM, .parse = parse_gold_patch, .type = "string", .def = "empty", .doc = "for control runs (a later release)" },
+        { .name = "control", .kind = FIELD_ENUM, AT(control), .given_at = offsetof(struct score_request, control_given), .names = control_mode_names, .n_names = CONTROL_MODE_MAX, .def = "`auto` with a gold patch, else `off`", .doc = "runs at base and with `gold_patch`, once for each instance; `require`: without them there is no verdict" },
+        { BYTES(gold_patch), .def = "empty", .doc = "the patch that is known to be right, for control runs; never where the agent's patch runs" },
 };
 _Static_assert(ARRAY_SIZE(request_fields) <= FIELDS_MAX, "rows");
 
@@ -82,7 +86,7 @@ void score_request_release(struct score_request *q) {
         secret_free(q->repo_url);
         char *text[] = {
                 q->base_commit, q->test_command, q->patch, q->test_patch, q->reference_patch, q->lint_command,
-                q->test_framework, q->image, q->repo_path, q->setup_command, q->harness_mount, q->output_mount, q->entry_command,
+                q->gold_patch, q->test_framework, q->image, q->repo_path, q->setup_command, q->harness_mount, q->output_mount, q->entry_command,
         };
         for (size_t i = 0; i < ARRAY_SIZE(text); i++)
                 free(text[i]);
@@ -94,6 +98,7 @@ void score_request_release(struct score_request *q) {
         free(q->harness);
         egress_rules_unref(q->allow);
         egress_rules_unref(q->setup_allow);
+        control_unref(q->facts);
         *q = (struct score_request){ 0 };
 }
 
@@ -109,7 +114,7 @@ static int request_init(struct score_request *q, const struct score_defaults *d)
         };
         struct { char **at; const char *text; } texts[] = {
                 { &q->repo_url, "" }, { &q->base_commit, "HEAD" }, { &q->test_command, "" }, { &q->patch, "" }, { &q->test_patch, "" },
-                { &q->reference_patch, "" }, { &q->lint_command, "" }, { &q->test_framework, "" }, { &q->image, IMAGE_HOST },
+                { &q->reference_patch, "" }, { &q->gold_patch, "" }, { &q->lint_command, "" }, { &q->test_framework, "" }, { &q->image, IMAGE_HOST },
                 { &q->repo_path, "/testbed" }, { &q->setup_command, "" }, { &q->harness_mount, "/harness" }, { &q->output_mount, "/out" },
                 { &q->entry_command, "" },
         };

@@ -25,6 +25,11 @@ STRING_TABLE_DECLARE(tree_source);     /* "clone", "image" */
 enum run_mode { RUN_IDS, RUN_FILES, RUN_MODE_MAX };
 STRING_TABLE_DECLARE(run_mode);
 
+enum control_mode { CONTROL_OFF, CONTROL_AUTO, CONTROL_REQUIRE, CONTROL_MODE_MAX };
+STRING_TABLE_DECLARE(control_mode);    /* "off", "auto", "require" */
+
+struct control;                        /* score/control.h */
+
 struct score_request {
         enum task_mode mode;
         /* IMAGE: the base is what the image has at repo_path; repo_url may be "", base_commit says nothing. NONE (image mode without `tree`):
@@ -35,6 +40,9 @@ struct score_request {
         char *patch; size_t patch_len;     /* bytes as sent: may hold anything but NUL */
         char *test_patch; size_t test_patch_len;
         char *reference_patch; size_t reference_patch_len;
+        char *gold_patch; size_t gold_patch_len;   /* of control runs; NULL once control_shape has taken it */
+        enum control_mode control; bool control_given;     /* else AUTO where there is a gold patch */
+        struct control *facts;             /* a reference; NULL: no control run is known */
         uint64_t timeout_ms;               /* 300 s, for test_command */
         char *lint_command;
         bool capture_diff;

@@ -126,11 +126,13 @@ static void drop_harness(struct score_request *q) {
 
 static void drop_tree(struct score_request *q) {
         q->tree = SOURCE_NONE;
-        char *const texts[] = { q->repo_url, q->base_commit, q->test_command, q->patch, q->test_patch, q->reference_patch, q->lint_command, q->setup_command };
+        char *const texts[] = { q->repo_url, q->base_commit, q->test_command, q->patch, q->test_patch, q->reference_patch, q->gold_patch, q->lint_command, q->setup_command };
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
                 if (texts[i])
                         empty(texts[i]);
-        q->patch_len = q->test_patch_len = q->reference_patch_len = 0;
+        q->patch_len = q->test_patch_len = q->reference_patch_len = q->gold_patch_len = 0;
+        q->control = CONTROL_OFF;
+        q->control_given = true;
         q->capture_diff = false;
 }
 
@@ -165,6 +167,16 @@ static int check_image_mode(struct score_request *q, struct error *e) {
         return 0;
 }
 
+static int check_control(struct score_request *q, struct error *e) {
+        if (!q->control_given)
+                q->control = q->gold_patch_len > 0 ? CONTROL_AUTO : CONTROL_OFF;
+        if (q->control == CONTROL_REQUIRE && q->gold_patch_len == 0)
+                return fault(e, "control", "require needs gold_patch");
+        if (q->gold_patch_len == 0)
+                q->control = CONTROL_OFF;
+        return 0;
+}
+
 int request_check(struct score_request *q, struct error *e) {
         char name[IMAGE_NAME_MAX + 1];
         int r = 0;
@@ -186,5 +198,5 @@ int request_check(struct score_request *q, struct error *e) {
                 return error_say(e, -EOPNOTSUPP, "Unsupported value for 'setup_command': a tree of the image is taken as it is");
         if (!q->entry_command[0] && !command_is_known(q))
                 return fault(e, "test_command", "missing, and test_framework and ids do not say what to build one from");
-        return 0;
+        return check_control(q, e);
 }

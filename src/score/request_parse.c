@@ -55,7 +55,7 @@ int parse_harness(const struct field *f, const struct json *v, void *target, str
         return r;
 }
 
-/* ---- choices of which a part comes later --------------------------------------------------------------------------- */
+/* ---- choices ------------------------------------------------------------------------------------------------------- */
 
 int parse_network(const struct field *f, const struct json *v, void *target, struct error *e) {
         enum sandbox_network *at = (enum sandbox_network *)((char *)target + f->at);
@@ -78,22 +78,6 @@ int parse_framework(const struct field *f, const struct json *v, void *target, s
         free(q->test_framework);
         q->test_framework = text;
         return 0;
-}
-
-int parse_control(const struct field *f, const struct json *v, void *target, struct error *e) {
-        if (json_string_is(v, "off"))
-                return 0;
-        if (json_string_is(v, "auto") || json_string_is(v, "require"))
-                return field_unsupported(f, e, "control runs are of a later release");
-        return field_fault(f, e, "must be off (auto and require are of a later release)");
-}
-
-int parse_gold_patch(const struct field *f, const struct json *v, void *target, struct error *e) {
-        if (v->type != JSON_STRING)
-                return field_fault(f, e, "expected a string, not %s", json_type_to_string(v->type));
-        if (json_string_is(v, ""))
-                return 0;
-        return field_unsupported(f, e, "control runs are of a later release");
 }
 
 /* ---- paths in the tree ----------------------------------------------------------------------------------------------- */

@@ -8,5 +8,3 @@ int parse_harness(const struct field *f, const struct json *v, void *target, str
 int parse_network(const struct field *f, const struct json *v, void *target, struct error *e);      /* writes at f->at, the rules at f->with_at */
 int parse_framework(const struct field *f, const struct json *v, void *target, struct error *e);
 int parse_paths(const struct field *f, const struct json *v, void *target, struct error *e);        /* writes at f->at */
-int parse_control(const struct field *f, const struct json *v, void *target, struct error *e);
-int parse_gold_patch(const struct field *f, const struct json *v, void *target, struct error *e);

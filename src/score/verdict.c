@@ -1,8 +1,9 @@
-/* From facts to a verdict: the rules without control records. Everything here is a pure function of the record's facts and
- * of the ids that the request expects. */
+/* From facts to a verdict. Everything here is a pure function of the record's facts, of the ids that the request expects, and of what is known of the
+ * instance without the agent's patch (score/control.h) where that is of the same tree and image. */
 #include <string.h>
 
 #include "base/strv.h"
+#include "score/control.h"
 #include "score/record.h"
 
 static const char *const outcome_names[] = {
@@ -66,17 +67,32 @@ static enum test_status by_prefix_status(const struct by_prefix *x, const char *
         return found;
 }
 
+/* The same where the gold run says which ids there are: all of them agree in it, and each is looked up in this one. */
+static enum test_status by_gold_status(const struct by_prefix *gold, const struct test_results *now, const char *id) {
+        size_t len = strlen(id);
+        enum test_status found = TEST_MISSING;
+        for (size_t i = 0; i < gold->n; i++) {
+                if (strncmp(gold->at[i]->id, id, len) != 0)
+                        continue;
+                enum test_status st = test_results_get(now, gold->at[i]->id);
+                if (!is_pass(gold->at[i]->status) || !is_pass(st))
+                        return is_pass(st) ? TEST_FAILED : st;
+                found = TEST_PASSED;
+        }
+        return found;
+}
+
 /* ---- expectations ------------------------------------------------------------------------------------------------- */
 
-struct lookup { struct score_record *r; struct by_prefix prefix; };
+struct lookup { struct score_record *r; const struct control *control; struct by_prefix prefix; };
 
 static int expected_status(struct lookup *l, const char *id, enum test_status *ret) {
         enum test_status st = test_results_get(&l->r->tests, id);
         if (st == TEST_MISSING && is_cut_off(id)) {
-                int r = by_prefix_make(&l->prefix, &l->r->tests);
+                int r = by_prefix_make(&l->prefix, l->control ? &l->control->gold : &l->r->tests);
                 if (r < 0)
                         return r;
-                st = by_prefix_status(&l->prefix, id);
+                st = l->control ? by_gold_status(&l->prefix, &l->r->tests, id) : by_prefix_status(&l->prefix, id);
                 /* Only a unanimous pass matches by prefix; a tolerated skip needs the exact id. */
                 if (!is_pass(st) && st != TEST_MISSING)
                         st = TEST_FAILED;
@@ -89,7 +105,11 @@ static int push_copy(char ***v, size_t *n, const char *id) {
         return strv_append_take(v, n, strdup(id));
 }
 
-/* Sorts the ids into success and failure; `tolerate`: skipped and xfailed are let pass and listed as unverified. */
+/* Was it so at base too? */
+static bool as_at_base(const struct lookup *l, const char *id, enum test_status st) { return test_results_get(&l->control->base, id) == st; }
+
+/* Sorts the ids into success and failure; `tolerate`: skipped and xfailed are let pass where they were so at base, and where nothing says what they were
+ * listed as unverified. */
 static int judge(struct lookup *l, char **ids, bool tolerate, char ***success, char ***failure) {
         struct score_record *rec = l->r;
         size_t n_success = 0, n_failure = 0, n_unverified = strv_len((const char *const *)rec->unverified);
@@ -101,8 +121,8 @@ static int judge(struct lookup *l, char **ids, bool tolerate, char ***success, c
                 r = expected_status(l, *ids, &st);
                 if (r < 0)
                         break;
-                bool tolerated = tolerate && (st == TEST_SKIPPED || st == TEST_XFAILED);
-                if (tolerated)
+                bool tolerated = tolerate && (st == TEST_SKIPPED || st == TEST_XFAILED) && (!l->control || as_at_base(l, *ids, st));
+                if (tolerated && !l->control)
                         r = push_copy(&rec->unverified, &n_unverified, *ids);
                 if (r == 0)
                         r = is_pass(st) || tolerated ? push_copy(success, &n_success, *ids) : push_copy(failure, &n_failure, *ids);
@@ -153,8 +173,9 @@ static int list_tolerated(struct score_record *rec) {
 }
 
 static int judge_expectations(struct score_record *rec, const struct score_request *q) {
-        struct lookup l = { .r = rec };
+        struct lookup l = { .r = rec, .control = control_fits(q->facts, rec) ? q->facts : NULL };
         int r = 0;
+        rec->controlled = l.control;
         char ***lists[] = { &rec->f2p_success, &rec->f2p_failure, &rec->p2p_success, &rec->p2p_failure, &rec->unverified };
         for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
                 *lists[i] = strv_free(*lists[i]);
@@ -232,8 +253,18 @@ static enum outcome decide(const struct score_record *rec, const struct score_re
         return OUTCOME_UNRESOLVED;
 }
 
+/* What was required and is of another tree or image: there is no verdict. */
+static void require_control(struct score_record *rec, const struct score_request *q) {
+        if (q->control != CONTROL_REQUIRE || rec->controlled || rec->error_code || !rec->ran)
+                return;
+        rec->error_code = strdup("environment_broken");
+        free(rec->error_message);
+        rec->error_message = strdup("control run: the tree or the image is another one by now");
+}
+
 int score_verdict(struct score_record *rec, const struct score_request *q) {
         int r = judge_expectations(rec, q);
+        require_control(rec, q);
         if (r < 0 && !rec->error_code)
                 rec->error_code = strdup("internal");
         rec->outcome = r < 0 && !rec->cancelled ? OUTCOME_INFRA_ERROR : decide(rec, q);

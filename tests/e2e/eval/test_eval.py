@@ -224,3 +224,10 @@ def test_a_record_can_be_replayed(evaluate, daemon):
     evaluate([evaluate.record("a")], "gold")
     done = subprocess.run([BRIG, "score", "--replay", evaluate.out / "records" / "a.json", "--url", url(daemon)], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "THE SAME\n"), done.stderr
+
+
+def test_control_runs_take_the_datasets_gold_patch(evaluate):
+    broken = evaluate.record("broken", patch=WRONG)
+    said = evaluate([evaluate.record("a"), broken], [evaluate.prediction("a"), evaluate.prediction("broken")], "--control", "require", status=1)
+    assert (said["resolved"], said["error"]) == (1, 1) and evaluate.saved("a")["record"]["provenance"]["controlled"]
+    assert evaluate.saved("broken")["record"]["error"]["code"] == "environment_broken"

@@ -59,8 +59,8 @@ static void faults_speak_the_wires_dialect(void **state) {
         refused("{\"mode\":\"image\"}", 400, "{\"error\":\"Missing required fields: ['image']\"}");
         refused("{\"mode\":\"image\",\"image\":\"x\",\"tree\":\"clone\"}", 400, "{\"error\":\"Unsupported value for 'tree': image mode clones nothing\",\"code\":\"unsupported\"}");
         refused("{" LEAST ",\"mode\":3}", 400, "{\"error\":\"Invalid value for 'mode': expected a string, not number\"}");
-        refused("{" LEAST ",\"control\":\"auto\"}", 400,
-                "{\"error\":\"Unsupported value for 'control': control runs are of a later release\",\"code\":\"unsupported\"}");
+        refused("{" LEAST ",\"test_framework\":\"nope\"}", 400,
+                "{\"error\":\"Unsupported value for 'test_framework': no such framework: 'nope'\",\"code\":\"unsupported\"}");
         refused("{" LEAST ",\"timeout\":-1}", 400, "{\"error\":\"Invalid value for 'timeout': must be between 1 and 604800\"}");
         refused("{" LEAST ",\"priority\":101}", 400, "{\"error\":\"Invalid value for 'priority': must be between -100 and 100\"}");
         refused("{" LEAST ",\"labels\":[]}", 400, "{\"error\":\"Invalid value for 'labels': expected an object of strings, not array\"}");
@@ -201,14 +201,14 @@ static void a_client_that_leaves_while_its_body_is_decoded_was_promised_nothing(
 }
 
 static void batch_answers_in_order(void **state) {
-        struct http_request r = post("{\"tasks\":[{" LEAST "},{},7,{" LEAST ",\"control\":\"auto\"},{" LEAST "}]}");
+        struct http_request r = post("{\"tasks\":[{" LEAST "},{},7,{" LEAST ",\"test_framework\":\"nope\"},{" LEAST "}]}");
         executor_post_batch(&r, &api);
         assert_int_equal(r.answers, 0);
         assert_int_equal(fake.submits, 2);
         fake_run();
         check(&r, 202, "{\"tasks\":[{\"task_id\":\"" FAKE_ID "\",\"status\":\"pending\"},"
               "{\"error\":\"Missing required fields: ['repo_url', 'test_command']\"},{\"error\":\"Request body must be valid JSON\"},"
-              "{\"error\":\"Unsupported value for 'control': control runs are of a later release\",\"code\":\"unsupported\"},"
+              "{\"error\":\"Unsupported value for 'test_framework': no such framework: 'nope'\",\"code\":\"unsupported\"},"
               "{\"task_id\":\"" FAKE_ID "\",\"status\":\"pending\"}]}");
         forget(&r);
 }

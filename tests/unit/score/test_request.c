@@ -176,13 +176,19 @@ static void every_limit_has_a_range(void **state) {
 }
 
 static void later_releases_are_unsupported(void **state) {
-        fault("\"control\":\"x\"", -EINVAL, "must be off (auto and require are of a later release)");
-        fault("\"control\":\"auto\"", -EOPNOTSUPP, "'control'");
-        fault("\"control\":\"require\"", -EOPNOTSUPP, "'control'");
-        fault("\"gold_patch\":\"x\"", -EOPNOTSUPP, "'gold_patch'");
+        fault("\"control\":\"require\"", -EINVAL, "require needs gold_patch");
         fault("\"tree\":\"image\",\"setup_command\":\"make\"", -EOPNOTSUPP, "'setup_command'");
         fault("\"test_framework\":\"nope\"", -EOPNOTSUPP, "'test_framework'");
         struct score_request q;
+        static const struct { const char *fields; enum control_mode want; } controls[] = {
+                { "\"gold_patch\":\"x\"", CONTROL_AUTO }, { "\"gold_patch\":\"x\",\"control\":\"off\"", CONTROL_OFF }, { "\"gold_patch\":\"x\",\"control\":\"require\"", CONTROL_REQUIRE },
+                { "\"control\":\"auto\"", CONTROL_OFF }, { "\"gold_patch\":\"\"", CONTROL_OFF },
+        };
+        for (size_t i = 0; i < ARRAY_SIZE(controls); i++) {
+                good(controls[i].fields, &q);
+                assert_int_equal(q.control, controls[i].want);
+                score_request_release(&q);
+        }
         good("\"control\":\"off\",\"gold_patch\":\"\",\"tree\":\"clone\"", &q);
         score_request_release(&q);
 }

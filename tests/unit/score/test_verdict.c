@@ -4,6 +4,7 @@
 #include <cmocka.h>
 
 #include "base/strv.h"
+#include "score/control.h"
 #include "score/record.h"
 
 /* One record and request a test: by default a run that exited 0 after patches that applied. */
@@ -233,6 +234,67 @@ static void empty_lists_are_no_expectation(void **state) {
         assert_null(f->r.f2p_success[0]);
 }
 
+/* ---- with control runs ---- */
+
+static struct control *know(struct fixture *f) {
+        struct control *c = calloc(1, sizeof *c);
+        c->refs = 1;
+        c->tree_hash = strdup("t");
+        c->image_digest = strdup("i");
+        f->r.tree_hash = strdup("t");
+        f->r.image_digest = strdup("i");
+        f->q.facts = c;
+        f->q.control = CONTROL_REQUIRE;
+        return c;
+}
+
+static void a_skip_is_tolerated_as_at_base(void **state) {
+        struct fixture *f = *state;
+        struct control *c = know(f);
+        expect_f2p(f, "a"); expect_p2p(f, "old");
+        report(f, "a", TEST_PASSED); report(f, "old", TEST_SKIPPED);
+        test_results_put(&c->base, "old", TEST_SKIPPED);
+        check(f, OUTCOME_RESOLVED);
+        assert_null(f->r.unverified);
+        test_results_put(&c->base, "new", TEST_PASSED);
+        expect_p2p(f, "new");
+        report(f, "new", TEST_SKIPPED);
+        check(f, OUTCOME_UNRESOLVED);
+        assert_string_equal(f->r.p2p_failure[0], "new");
+}
+
+static void a_cut_off_id_stands_for_what_the_gold_run_had(void **state) {
+        struct fixture *f = *state;
+        struct control *c = know(f);
+        expect_f2p(f, "t[a");
+        report(f, "t[a b]", TEST_PASSED);
+        test_results_put(&c->gold, "t[a b]", TEST_PASSED);
+        check(f, OUTCOME_RESOLVED);
+        test_results_put(&c->gold, "t[a c]", TEST_PASSED);
+        check(f, OUTCOME_UNRESOLVED);
+        report(f, "t[a c]", TEST_PASSED);
+        check(f, OUTCOME_RESOLVED);
+        test_results_put(&c->gold, "t[a d]", TEST_FAILED);
+        report(f, "t[a d]", TEST_PASSED);
+        check(f, OUTCOME_UNRESOLVED);
+}
+
+static void what_is_known_of_another_tree_counts_for_nothing(void **state) {
+        struct fixture *f = *state;
+        know(f);
+        free(f->r.tree_hash);
+        f->r.tree_hash = strdup("moved");
+        expect_f2p(f, "a"); expect_p2p(f, "b");
+        report(f, "a", TEST_PASSED); report(f, "b", TEST_SKIPPED);
+        f->q.control = CONTROL_AUTO;
+        check(f, OUTCOME_RESOLVED);
+        assert_false(f->r.controlled);
+        assert_string_equal(f->r.unverified[0], "b");
+        f->q.control = CONTROL_REQUIRE;
+        check(f, OUTCOME_INFRA_ERROR);
+        assert_string_equal(f->r.error_code, "environment_broken");
+}
+
 static void violated_integrity_forces_unresolved(void **state) {
         struct fixture *f = *state;
         expect_f2p(f, "a"); report(f, "a", TEST_PASSED);
@@ -330,6 +392,7 @@ int main(void) {
                 T(without_ids_the_framework_decides), T(tolerated_tests_alone_resolve_nothing), T(without_ids_what_was_skipped_has_not_passed),
                 T(framework_with_exit_status_is_unresolved), T(framework_with_a_failure_is_unresolved),
                 T(nothing_ran_is_no_tests_collected), T(a_runner_that_left_early_is_unresolved), T(only_missing_ids_is_no_tests_collected), T(exit_channel_is_the_status_alone), T(exit_channel_leaves_ids_unverified),
+                T(a_skip_is_tolerated_as_at_base), T(a_cut_off_id_stands_for_what_the_gold_run_had), T(what_is_known_of_another_tree_counts_for_nothing),
                 T(empty_lists_are_no_expectation), T(violated_integrity_forces_unresolved), T(suspect_integrity_changes_nothing),
                 T(a_run_that_never_ended_does_not_resolve), T(a_report_without_its_end_does_not_resolve), T(empty_patches_cannot_be_rejected), T(precedence_is_the_contracts),
                 T(a_limit_that_fired_does_not_undo_a_pass), cmocka_unit_test(failures_are_the_first_four),
