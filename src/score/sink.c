@@ -6,7 +6,7 @@
 
 int sink_put(struct sink *s, const char *const *spellings, enum test_status st) {
         bool found = false;
-        int r = 0;
+        int r = ++s->n_puts > SINK_PUTS_MAX ? -ENOSPC : 0;
         for (size_t i = 0; s->wanted && r == 0 && spellings[i]; i++) {
                 bool again = false;
                 for (size_t k = 0; k < i; k++)

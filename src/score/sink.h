@@ -5,17 +5,19 @@
  *     struct sink s = {.tests = &tests, .wanted = &ids, .tree = "/testbed"};
  *     framework->report(bytes, n, &s)
  *
- * No threads, no descriptors. Negative answers: -ENOMEM, or -ENOSPC beyond TEST_RESULTS_MAX. */
+ * No threads, no descriptors. Negative answers: -ENOMEM, or -ENOSPC beyond TEST_RESULTS_MAX or SINK_PUTS_MAX. */
 #pragma once
 #include "score/record.h"
 
-#define SINK_NAME_MAX 8192u     /* bytes of one spelling; what is longer is cut */
+#define SINK_NAME_MAX 2048u     /* bytes of one spelling; what is longer is cut */
+#define SINK_PUTS_MAX (2 * TEST_RESULTS_MAX)    /* outcomes of one run, those of the same test among them */
 #define SINK_GROUPS_MAX 32      /* groups around a test; what lies deeper belongs to the last */
 
 struct sink {
         struct test_results *tests;
         const struct test_results *wanted;      /* ids of the request; NULL: none */
         const char *tree;                       /* names of files are relative to it; NULL: as they are */
+        size_t n_puts;
         bool structured;                        /* set by a parser of output: it was of the machine-readable kind */
 };
 

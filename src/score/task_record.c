@@ -160,7 +160,7 @@ static int from_text(struct score_task *t) {
         /* A command that was told to name its tests (run_environment) and named none has run none, whatever its last line says. */
         bool named = t->command.framework && t->command.framework->variable;
         t->rec.said_passed = f->passed && !named && t->rec.tests.n == 0 && f->passed(text);
-        return r == -ENOSPC ? 0 : r;
+        return r == -ENOSPC ? findings_add(&t->rec.findings, INTEGRITY_SUSPECT, "report_limit", NULL, "the output names more outcomes than are looked at") : r;
 }
 
 static int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }

@@ -22,10 +22,13 @@ static bool status_of(struct slice s, enum test_status *ret) {
         return false;
 }
 
+#define CTEST_DOTS_MAX 8        /* places of a line where the dots behind a test's name may begin */
+
 /* Behind "Test #1: ". */
 static int put_line(struct slice s, struct sink *ret) {
         enum test_status st;
-        for (const char *at; (at = slice_find_last(s, " .")); s.n = (size_t)(at - s.p)) {
+        const char *at;
+        for (size_t i = 0; i < CTEST_DOTS_MAX && (at = slice_find_last(s, " .")); i++, s.n = (size_t)(at - s.p)) {
                 struct slice rest = slice_from(s, (size_t)(at - s.p) + 1);
                 while (rest.n && rest.p[0] == '.')
                         rest = slice_from(rest, 1);

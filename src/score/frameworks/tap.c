@@ -11,8 +11,11 @@ static bool directive(struct slice s, const char *word) { return s.n >= strlen(w
 
 struct result { struct slice name; enum test_status status; size_t depth, parent; bool has_children; };
 
+#define TAP_GROUP_MAX 512       /* bytes of a parent's name that are kept */
+
 /* "\#" and "\\" are the signs themselves. To be freed. */
-static char *unescape(struct slice s) {
+static char *unescape(struct slice s, size_t max) {
+        s.n = MIN2(s.n, max);
         char *to = malloc(s.n + 1);
         size_t at = 0;
         for (size_t i = 0; to && i < s.n; i++) {
@@ -107,8 +110,9 @@ static int put(const struct reader *t, const struct result *x, struct sink *ret)
         size_t n = 0;
         int r = 0;
         for (const struct result *at = x; n < ARRAY_SIZE(parts); at = &t->all[at->parent]) {
-                if (!(parts[n++] = unescape(at->name)))
+                if (!(parts[n] = unescape(at->name, n == 0 ? SINK_NAME_MAX : TAP_GROUP_MAX)))
                         r = -ENOMEM;
+                n++;
                 if (at->parent == SIZE_MAX)
                         break;
         }

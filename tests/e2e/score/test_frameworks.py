@@ -112,3 +112,9 @@ def test_a_report_that_is_a_trap_is_none(score, project, trap):
     made = project({"CMakeLists.txt": CMAKE, "src.txt": "right\n", "ctest": f"#!/bin/sh\n{trap}\necho 'Test project /x'\necho '1/1 Test #1: fine ....   Passed    0.00 sec'\n"})
     r = score(made, test_command="sh ctest; : ; true ctest", fail_to_pass=["fine"], test_framework="ctest")
     assert r["outcome"] in ("resolved", "unresolved") and r["tests"].get("fine") == "passed" and r["report_channel"] == "text", r
+
+
+def test_more_outcomes_than_are_looked_at_are_told(score, project):
+    made = project({"a": "x\n"})
+    r = score(made, test_command="yes 'ok - same' | head -n 400001; echo 'not ok - same'", test_framework="tap", fail_to_pass=["same"])
+    assert {"report_limit"} <= {f["kind"] for f in r["integrity"]["findings"]} and r["integrity"]["verdict"] == "suspect", r["integrity"]

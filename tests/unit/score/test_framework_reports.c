@@ -194,6 +194,42 @@ static void structured_output_is_told_from_text(void **state) {
         }
 }
 
+static void outcomes_of_a_run_have_a_limit(void **state) {
+        struct test_results t = {0};
+        struct sink s = {.tests = &t, .n_puts = SINK_PUTS_MAX - 1};
+        assert_int_equal(framework_cargo.parse("test a ... ok\n", &s), 0);
+        assert_int_equal(framework_cargo.parse("test a ... FAILED\n", &s), -ENOSPC);
+        assert_int_equal(test_results_get(&t, "a"), TEST_PASSED);
+        test_results_release(&t);
+}
+
+static void a_long_name_is_cut(void **state) {
+        struct test_results t = {0};
+        char text[3 * SINK_NAME_MAX];
+        memset(text, 'x', sizeof(text) - 1);
+        text[sizeof(text) - 1] = 0;
+        struct test_name name = {.title = text};
+        assert_int_equal(sink_put_name(&(struct sink){.tests = &t}, &name, NAME_FULL, TEST_PASSED), 0);
+        assert_int_equal(strlen(t.items[0].id), SINK_NAME_MAX - 1);
+        test_results_release(&t);
+}
+
+/* Seconds, where a parser looks at a line again for each of its signs: the limit of the test runner then ends it. */
+static void long_lines_are_read_once(void **state) {
+        static const char *const signs[] = {" . ", " > ", " # ", " (", " ... ", "--- ", "[  FAILED  ] ", "<<< Time elapsed:", "✓ ", "test_a ", " PASSED "};
+        for (size_t i = 0; i < ARRAY_SIZE(signs); i++) {
+                _cleanup_buf_ struct buf b = BUF_INIT(2 << 20);
+                buf_adds(&b, "1/1 Test #1: ");
+                while (b.len < (1 << 20))
+                        buf_adds(&b, signs[i]);
+                for (size_t k = 0; framework_at(k); k++) {
+                        struct test_results t = {0};
+                        assert_int_equal(framework_at(k)->parse(buf_str(&b), &(struct sink){.tests = &t}), 0);
+                        test_results_release(&t);
+                }
+        }
+}
+
 /* 5,000 tests: the time is told, not judged. */
 static void a_report_of_many_tests_is_read_whole(void **state) {
         enum { N = 5000 };
@@ -236,6 +272,9 @@ int main(void) {
                 cmocka_unit_test(reports_that_are_none_are_refused),
                 cmocka_unit_test(entities_of_xml_are_decoded_and_nothing_else),
                 cmocka_unit_test(structured_output_is_told_from_text),
+                cmocka_unit_test(outcomes_of_a_run_have_a_limit),
+                cmocka_unit_test(a_long_name_is_cut),
+                cmocka_unit_test(long_lines_are_read_once),
                 cmocka_unit_test(a_report_of_many_tests_is_read_whole),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
