@@ -1,4 +1,4 @@
-"""Hosts that vanish at random, and many sessions at a time. BRIG_SEED repeats a run; the seed is printed."""
+"""Hosts that vanish at random or do anything in any order, and many sessions at a time. BRIG_SEED repeats a run; the seed is printed."""
 import contextlib
 import json
 import os
@@ -221,3 +221,78 @@ def test_sixty_four_sessions_call_their_tools_at_once(brig):
     seen = host.call("GET", "/sessions").json
     assert (len(seen["sessions"]), seen["slots"]) == (SESSIONS, SESSIONS + 1) and all(s["turn"] is None for s in seen["sessions"])
     assert memory[-1] - memory[0] < 8 << 20, memory
+
+
+STEPS = 60
+
+
+class Life:
+    """One host that does anything to its session in any order, and cuts some of it. Every answer must be one that the page names."""
+
+    KNOWN = {"turn_active", "turn_ended", "executing", "not_ready", "cancelled", "stale_generation", "not_found", "admission_timeout", "too_many_children", "child_depth"}
+
+    def __init__(self, daemon, seed):
+        self.daemon, self.chance, self.wrong, self.done = daemon, random.Random(seed), [], 0
+        self.host = RandomHost(daemon, None, seed)
+        self.host.cutting = False
+        self.session, self.turns = None, []
+
+    def ask(self, method, path, body=None):
+        at = self.chance.random() / 0.15
+        try:
+            answer = self.host.ask(method, path, body, at=at)
+        except Cut:
+            return None
+        if answer.status >= 300 and error(answer)[1] not in self.KNOWN:
+            self.wrong.append((method, path, answer))
+        self.done += answer.status < 300
+        return answer.json if answer.status < 300 else None
+
+    def step(self):
+        turn = self.chance.choice(self.turns[-3:]) if self.turns else None
+        path = f"/sessions/{turn[0]}/turns/{turn[1]}" if turn else None
+        what = self.chance.choice(["begin", "begin", "execute", "execute", "execute", "child", "child", "end", "cancel", "forget", "poll"])
+        if what == "forget" and turn and (turn[0] != self.session or self.chance.random() < 0.3):
+            self.ask("DELETE", f"/sessions/{turn[0]}")
+        elif what == "begin" or not turn:
+            made = self.ask("POST", f"/sessions/{self.session}/turns", {"tools": [{"name": "t"}], "acquire_timeout_s": self.chance.choice([0.01, 0.1, 0.5])})
+            self.turns += [(self.session, made["turn"])] if made else []
+        elif what == "child":
+            made = self.ask("POST", path + "/children", {"acquire_timeout_s": self.chance.choice([0.01, 0.1, 0.5])})
+            self.turns += [(made["child"], made["turn"])] if made else []
+        elif what == "execute":
+            self.ask("POST", path + "/execute", {"code": self.chance.choice(["x = 1", "t()", "import os; os._exit(1)", "while True: pass"]), "timeout_s": 0.1})
+        elif what == "poll":
+            self.ask("GET", path + "/pending?wait=0.05")
+        else:
+            self.ask("DELETE" if what == "end" else "POST", path + ("" if what == "end" else "/cancel"))
+
+    def run(self):
+        for _ in range(STEPS):
+            if not self.session or self.chance.random() < 0.05:
+                made = self.ask("POST", "/sessions", {})
+                self.session = made["session"] if made else self.session
+            if self.session:
+                self.step()
+
+
+@pytest.mark.parametrize("seed", seeds()[:1])
+def test_whatever_hosts_do_in_whatever_order_nothing_is_left(brig, seed):
+    """Eight of them want five sandboxes."""
+    print("BRIG_SEED", seed)
+    daemon = brig(BRIG_RUNTIME_MAX_ACTIVE_LEASES="6")
+    host = Host(daemon)
+    lives = [Life(daemon, seed * 100 + i) for i in range(8)]
+    threads = [threading.Thread(target=life.run) for life in lives]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(240)
+    assert not any(t.is_alive() for t in threads)
+    assert not [w for life in lives for w in life.wrong]
+    assert sum(life.done for life in lives) > len(lives)
+    for session in host.call("GET", "/sessions").json["sessions"]:
+        assert host.call("DELETE", f"/sessions/{session['session']}").status in (200, 404)
+    seen = host.call("GET", "/sessions").json
+    assert (seen["sessions"], seen["slots_used"], seen["roots"], seen["waiting"]) == ([], 0, 0, 0)
+    assert host.session().turn().execute("print('usable')")["stdout"] == "usable\n"
