@@ -5,6 +5,8 @@
 #include <ctype.h>
 #include <strings.h>
 
+#include "score/frameworks/jest_report.h"
+
 /* ---- one line -------------------------------------------------------------------------------------------------------- */
 
 static bool directive(struct slice s, const char *word) { return s.n >= strlen(word) && strncasecmp(s.p, word, strlen(word)) == 0; }
@@ -118,7 +120,7 @@ static int put(const struct reader *t, const struct result *x, struct sink *ret)
         }
         for (size_t i = n - 1; i > 0 && r == 0; i--)
                 name.groups[name.n_groups++] = parts[i];
-        name.title = parts[0];
+        name.title = parts[0] ? report_path(ret, parts[0]) : NULL;      /* node names files that failed */
         if (r == 0)
                 r = sink_put_name(ret, &name, NAME_PATH, x->status);
         for (size_t i = 0; i < n; i++)

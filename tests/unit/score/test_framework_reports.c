@@ -78,6 +78,10 @@ static void node_is_read_by_report_and_text(void **state) {
         snprintf(text, sizeof(text), want, "");
         expect("node-report", report);
         expect("node-text", text);
+        expect("node-text-18", text);           /* closes a group with its opening mark */
+        size_t n = strlen(report);              /* it names a file that failed, too */
+        snprintf(report + n, sizeof(report) - n, "a.test.js=failed\n");
+        expect("node-report-18", report);
 }
 
 #define JEST(sep, file) \
