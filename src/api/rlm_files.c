@@ -222,9 +222,8 @@ static void on_carried(uv_work_t *work, int status) {
                 files_abort(c->put);
         c->out = fd_close(c->out);
         /* Whose end was gone says why by itself. */
-        if (c->carried < 0 && !c->get && !c->put)
-                fail(c, c->carried);
-        else if (c->carried < 0 && c->carried != -EPIPE && c->carried != -EIO)
+        bool says_itself = (c->get || c->put) && (c->carried == -EPIPE || c->carried == -EIO);
+        if (c->carried < 0 && !says_itself)
                 fail(c, c->carried);
         part_over(c);
 }

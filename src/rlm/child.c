@@ -19,14 +19,12 @@
 
 struct rlm_child_wait { struct rlm_session *child; struct rlm_begin *begin; rlm_begun done; void *user; };
 
-static const char *session_of(const struct rlm_session *s) { return s->id; }
-
 /* ---- the end ----------------------------------------------------------------------------------------------------------------------------------- */
 
 void children_end(struct rlm_turn *t) {
         t->quota.closed = true;
         for (struct rlm_session *c = t->children; c; c = c->next_child)
-                (void)rlm_session_delete(t->m, session_of(c), NULL, NULL);
+                (void)rlm_session_delete(t->m, c->id, NULL, NULL);
 }
 
 void child_unlink(struct rlm_session *c) {
