@@ -7,17 +7,9 @@
 #include "base/clock.h"
 #include "base/strv.h"
 
-#define STEP_SHOWN 200                 /* bytes of an instruction in an event */
 #define HELPER_TIMEOUT_MS (600 * 1000ull)
 
 /* ---- memory ---- */
-
-static void release_stage(struct build_stage *s) {
-        free(s->name);
-        free(s->base);
-        image_chain_unref(s->chain);
-        image_config_release(&s->config);
-}
 
 static void build_free(struct build *b) {
         struct builder *owner = b->builder;
@@ -49,7 +41,7 @@ static void timer_closed(uv_handle_t *h) { build_unpend(h->data); }
 
 static void release_contents(struct build *b) {
         for (size_t i = 0; i < b->n_stages; i++)
-                release_stage(&b->stages[i]);
+                build_stage_release(&b->stages[i]);
         free(b->stages);
         b->stages = NULL;
         b->n_stages = 0;
@@ -279,96 +271,7 @@ void build_acquire(struct build *b, const char *ref, void (*acquired)(struct bui
                 build_fail_at(b, build_instruction(b), e.code == -EINVAL ? IMAGE_INVALID : IMAGE_INTERNAL, &e);
 }
 
-/* ---- the stages, one after the other ---- */
-
-const struct instruction *build_instruction(const struct build *b) {
-        const struct build_stage *s = &b->stages[b->at_stage];
-        return &b->file.instructions[MIN2(b->at, s->end - 1)];
-}
-
-/* The instruction as one line, without what could not be shown. */
-static void tell_step(struct build *b, const struct instruction *i) {
-        char text[STEP_SHOWN + 16];
-        int n = snprintf(text, sizeof text, "%s ", instruction_kind_to_string((int)i->kind));
-        size_t at = (size_t)n;
-        for (char **f = i->flags; f && *f && at < STEP_SHOWN; f++)
-                at += (size_t)snprintf(text + at, sizeof text - at, "%.*s ", (int)MIN2(strlen(*f), STEP_SHOWN - at), *f);
-        for (const char *p = i->rest; *p && at < STEP_SHOWN; p++)
-                text[at++] = (unsigned char)*p < ' ' ? ' ' : *p;
-        b->step++;
-        build_event(b, BUILD_STEP, text, MIN2(at, sizeof text));
-}
-
-static void begin_with(struct build *b, struct image_chain *chain, const struct image_config *config) {
-        struct build_stage *s = &b->stages[b->at_stage];
-        b->stage = (struct stage){ .given = (const char *const *)b->args, .global = &b->global, .escape = b->file.escape };
-        b->chain = chain;
-        if (config && image_config_copy(config, &b->stage.config) < 0) {
-                build_fail_text(b, IMAGE_INTERNAL, -ENOMEM, "begin a stage");
-                return;
-        }
-        b->at = s->from + 1;
-        build_advance(b);
-}
-
-/* Left out they would be missed late, and where nobody looks. */
-static bool refuse_triggers(struct build *b, const struct image_config *c) {
-        struct error e = { 0 };
-        if (!c->on_build || !c->on_build[0])
-                return false;
-        error_say(&e, -EINVAL, "the base image has ONBUILD instructions, which are not supported: '%.100s'", c->on_build[0]);
-        build_fail_at(b, build_instruction(b), IMAGE_INVALID, &e);
-        return true;
-}
-
-static void base_acquired(struct build *b, struct image_lease *lease) {
-        if (refuse_triggers(b, lease->config)) {
-                image_lease_release(lease);
-                return;
-        }
-        struct image_chain *c = image_chain_ref(lease->chain);
-        struct image_config config = { 0 };
-        int r = image_config_copy(lease->config, &config);
-        image_lease_release(lease);              /* the chain keeps the layers */
-        if (r < 0) {
-                image_chain_unref(c);
-                build_fail_text(b, IMAGE_INTERNAL, r, "begin a stage");
-                return;
-        }
-        begin_with(b, c, &config);
-        image_config_release(&config);
-}
-
-/* True: it has begun, or waits; false: nothing is left to build. */
-static bool begin_stage(struct build *b) {
-        while (b->at_stage < b->n_stages && !b->stages[b->at_stage].needed)
-                b->at_stage++;
-        if (b->at_stage == b->n_stages)
-                return false;
-        struct build_stage *s = &b->stages[b->at_stage];
-        b->at = s->from;
-        tell_step(b, build_instruction(b));
-        if (s->base_stage >= 0)
-                begin_with(b, image_chain_ref(b->stages[s->base_stage].chain), &b->stages[s->base_stage].config);
-        else if (strcmp(s->base, IMAGE_SCRATCH) == 0) {
-                struct image_chain *c = image_chain_base(b->builder->store, IMAGE_SCRATCH);
-                if (c)
-                        begin_with(b, c, NULL);
-                else
-                        build_fail_text(b, IMAGE_INTERNAL, -ENOMEM, "begin a stage");
-        } else
-                build_acquire(b, s->base, base_acquired);
-        return true;
-}
-
-static void end_stage(struct build *b) {
-        struct build_stage *s = &b->stages[b->at_stage];
-        s->chain = TAKE_PTR(b->chain);
-        s->config = b->stage.config;
-        b->stage.config = (struct image_config){ 0 };
-        stage_release(&b->stage);
-        b->at_stage++;
-}
+/* ---- step after step, and the image at last ---- */
 
 static void added(struct image *img, enum image_failure failure, const struct error *e, void *user) {
         struct build *b = user;
@@ -408,16 +311,16 @@ void build_advance(struct build *b) {
         struct error e;
         while (!b->over) {
                 if (!b->chain) {
-                        if (!begin_stage(b))
+                        if (!build_stage_begin(b))
                                 add_image(b);
                         return;
                 }
                 if (b->at == b->stages[b->at_stage].end) {
-                        end_stage(b);
+                        build_stage_end(b);
                         continue;
                 }
                 const struct instruction *i = build_instruction(b);
-                tell_step(b, i);
+                build_tell_step(b, i);
                 switch (i->kind) {
                 case INSTRUCTION_RUN: build_run(b, i); return;
                 case INSTRUCTION_COPY: case INSTRUCTION_ADD: build_copy(b, i); return;

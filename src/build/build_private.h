@@ -119,6 +119,16 @@ int build_plan(struct build *b, struct error *e);
 /* Index of an earlier stage than `before` by name or number; -1. */
 int build_find_stage(const struct build *b, const char *name, size_t before);
 
+/* ---- build_stage.c ---- */
+
+/* An event of the instruction that comes next: one line, without what could not be shown. */
+void build_tell_step(struct build *b, const struct instruction *i);
+/* The next stage that is needed. True: it has begun, or waits for its base, or the build has failed; false: nothing is left to build. */
+bool build_stage_begin(struct build *b);
+/* Keeps what the stage has made; b->chain is NULL from here on. */
+void build_stage_end(struct build *b);
+void build_stage_release(struct build_stage *s);           /* what it holds, not itself */
+
 /* ---- build_run.c ---- */
 void build_run(struct build *b, const struct instruction *i);
 void build_workdir(struct build *b, const struct instruction *i);
