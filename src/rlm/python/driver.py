@@ -428,7 +428,7 @@ class Turn:
         self.pid, self.main = getpid(), get_ident()
         self.lock = _thread.RLock()
         self.asking = False
-        self.executing = self.submitted = self.pending = self.compiling = False
+        self.executing = self.submitted = self.pending = self.compiling = self.published = False
         self.critical = self.sequence = self.action = 0
         self.sources, self.broker, self.loop = {}, None, None
         self.stdout, self.stderr = sys.stdout, sys.stderr
@@ -722,6 +722,16 @@ class Turn:
         for name, source in self.sources.items():
             if name not in linecache.cache:
                 linecache.cache[name] = (len(source), None, [line + "\n" for line in source.split("\n")], name)
+        self.published = True
+
+    def publish(self, name, source):
+        # All once, then what is new: a turn may have a hundred thousand actions.
+        if "linecache" not in sys.modules:
+            return
+        if self.published:
+            sys.modules["linecache"].cache[name] = (len(source), None, [line + "\n" for line in source.split("\n")], name)
+        else:
+            self.publish_sources()
 
     def execute(self, payload):
         self.action = int_from(payload[:8], ORDER)
@@ -733,8 +743,7 @@ class Turn:
         self.restore()
         self.executing = True
         try:
-            if "linecache" in sys.modules:
-                self.publish_sources()
+            self.publish(name, source)
         except Exception:
             pass                   # somebody has made it into something else
         return self.work(source, payload[end:], name)
