@@ -11,6 +11,7 @@
 #include "helper/files.h"
 #include "archive/tar_stream.h"
 
+#define SHOWN_MAX 600                  /* bytes of a path in a message */
 #define LINKS_MAX 65536                /* files with several names that are remembered; others are written whole each time */
 
 struct linked { dev_t dev; ino_t ino; char *name; };
@@ -19,7 +20,17 @@ struct pack {
         struct tar_stream *tar;
         struct linked *links;          /* open addressing, 2 * LINKS_MAX; NULL until the first */
         size_t n_links;
+        char where[SHOWN_MAX + 1];     /* the entry that was too deep or too long; "" for other faults */
 };
+
+/* Names are the sandbox's: nothing that a terminal or a log would take for more than text. */
+static int fail_at(struct pack *p, const char *path, int r) {
+        size_t n = 0;
+        for (; path[n] && n < SHOWN_MAX; n++)
+                p->where[n] = (char)(path[n] > ' ' && path[n] < 0x7f ? path[n] : '?');
+        p->where[n] = 0;
+        return r;
+}
 
 /* The name that the file has in the archive already; else remembers this one. */
 static const char *known_link(struct pack *p, const struct stat *st, const char *name) {
@@ -59,7 +70,7 @@ static int pack_one(struct pack *p, int dir, const char *prefix, const char *nam
                 return 0;
         int n = snprintf(path, sizeof path, "%s%s", prefix, name);
         if (n < 0 || n > FILES_PATH_MAX)
-                return -ENAMETOOLONG;
+                return fail_at(p, prefix, -ENAMETOOLONG);
         if (S_ISREG(st.st_mode))
                 return pack_file(p, dir, name, path);
         if (S_ISLNK(st.st_mode)) {
@@ -79,7 +90,7 @@ static int pack_one(struct pack *p, int dir, const char *prefix, const char *nam
                 return 0;
         }
         memcpy(path + n, "/", 2);
-        return depth == 0 ? (fd_close(below), -E2BIG) : pack_dir(p, below, path, depth - 1);
+        return depth == 0 ? (fd_close(below), fail_at(p, path, -E2BIG)) : pack_dir(p, below, path, depth - 1);
 }
 
 /* Takes fd. */
@@ -118,6 +129,15 @@ static int pack_root(struct pack *p, const struct files_args *a, int fd, bool is
         return fstat(fd, &st) < 0 ? -errno : tar_stream_file(p->tar, name ? name + 1 : a->path, &st, fd);
 }
 
+static const char *fault_text(int r) {
+        switch (-r) {
+        case EFBIG: return "the archive is too large";
+        case E2BIG: return "the tree is too deep, more than 256 directories";
+        case ENAMETOOLONG: return "a path is too long, below";
+        default: return strerror(-r);
+        }
+}
+
 int files_pack(const struct files_args *a) {
         struct pack p = { 0 };
         bool is_dir = true;
@@ -141,6 +161,6 @@ int files_pack(const struct files_args *a) {
                 free(p.links[i].name);
         free(p.links);
         if (r < 0)
-                fprintf(stderr, "%s\n", r == -EFBIG ? "the archive is too large" : r == -E2BIG ? "the tree is too deep" : strerror(-r));
+                fprintf(stderr, "%s%s%s\n", fault_text(r), p.where[0] ? ": " : "", p.where);
         return r < 0 ? FILES_FAILED : 0;
 }

@@ -50,6 +50,21 @@ def test_links_that_lead_out_are_left_out(brig, standing, local):
     assert os.readlink(local / "all/abs") == "/etc/passwd"
 
 
+def test_holes_stay_holes_in_a_tree(brig, standing, local):
+    brig("exec", "--shell", standing, "mkdir /tmp/holes; cd /tmp/holes; truncate -s 64M f; printf end | dd of=f bs=1 seek=40M conv=notrunc status=none")
+    brig("cp", f"{standing}:/tmp/holes", local / "holes")
+    there = local / "holes/f"
+    with there.open("rb") as f:
+        f.seek(40 << 20)
+        assert f.read(4) == b"end\0"
+    assert there.stat().st_size == 64 << 20 and there.stat().st_blocks * 512 < 8 << 20
+
+
+def test_a_tree_that_is_too_deep_is_a_failure(brig, standing, local):
+    brig("exec", "--shell", standing, "mkdir -p /tmp/deep/$(printf 'n/%.0s' $(seq 257))")
+    assert brig.run("cp", f"{standing}:/tmp/deep", local / "deep", status=2, text=True).stderr.startswith("brig cp: http://127.0.0.1:")
+
+
 def test_what_is_not_there_is_said(brig, standing, local):
     assert "there is nothing" in brig.run("cp", f"{standing}:/tmp/none", local, status=1, text=True).stderr
     assert "no such session" in brig.run("cp", "none-such:/tmp/x", local, status=2, text=True).stderr.lower()

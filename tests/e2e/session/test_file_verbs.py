@@ -160,6 +160,36 @@ def test_an_archive_holds_links_as_links_and_no_device(root):
     assert not {"fifo", "zero", "socket", "dir-up/f"} & set(kinds)
 
 
+def packed(top):
+    run = subprocess.run(["bash", "-c", f"exec 3<{top}; exec -a files {HELPER} pack -- /"], capture_output=True, timeout=60)
+    return run.returncode, run.stderr.decode()
+
+
+def test_an_archive_of_a_tree_that_is_too_deep_says_which(tmp_path):
+    """256 directories, one below the other, are the most; what a name holds besides text is not shown."""
+    top = tmp_path / "deep"
+    deepest = top / ("\x1b" + "/n" * 255)
+    deepest.mkdir(parents=True)
+    assert packed(top) == (0, "")
+    (deepest / "last").mkdir()
+    status, said = packed(top)
+    assert status == 3 and said.startswith("the tree is too deep, more than 256 directories: ./?/n/n/") and said.endswith("/n/last/\n")
+
+
+def test_an_archive_with_a_path_that_is_too_long_says_below_what(tmp_path):
+    top = tmp_path / "long"
+    top.mkdir()
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(17):
+        os.mkdir("x" * 250, dir_fd=here)
+        below = os.open("x" * 250, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    status, said = packed(top)
+    assert status == 3 and said.startswith("a path is too long, below: ./xxx")
+
+
 def test_names_that_are_too_long_are_refused(root):
     for path in ("x" * 256, "d/" * 2500 + "x"):
         assert error(root, "read", "--", path) == "name_too_long"
