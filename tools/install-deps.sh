@@ -22,14 +22,29 @@ all)   packages="$build $run $test $bench" ;;
 *)     echo "usage: $0 [build|test|bench|vm|all]" >&2; exit 64 ;;
 esac
 
+# Python packages that the tests drive, apart from the system's: DSPy's own RLM module runs on Brig.
+python_tests="dspy==3.4.1"
+python_place=/opt/brig-tests/python
+install_python() {
+        case "${1:-all}" in build|bench) return 0 ;; esac
+        [ "$(cat "$python_place.is" 2>/dev/null || true)" = "$python_tests" ] && return 0
+        [ "$(id -u)" = 0 ] || { echo "these Python packages are missing, and installing them needs root: $python_tests" >&2; exit 1; }
+        echo "installing: $python_tests"
+        rm -rf "$python_place" && mkdir -p "$python_place"
+        # shellcheck disable=SC2086  # a list of words on purpose
+        /usr/bin/python3 -m pip install -q --root-user-action=ignore --no-compile --target "$python_place" $python_tests
+        echo "$python_tests" >"$python_place.is"
+}
+
 missing=""
 for p in $packages; do
         dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q '^install ok installed' || missing="$missing $p"
 done
-[ -n "$missing" ] || exit 0
+[ -n "$missing" ] || { install_python "$@"; exit 0; }
 [ "$(id -u)" = 0 ] || { echo "these packages are missing, and installing them needs root:$missing" >&2; exit 1; }
 echo "installing:$missing"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086  # a list of words on purpose
 apt-get install -y -qq --no-install-recommends $missing >/dev/null
+install_python "$@"
