@@ -59,4 +59,4 @@ clean: ## remove $(BUILD)
 	@rm -rf $(BUILD)
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' Makefile | sed 's/:.*## /\t/'
+	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed 's/:.*## /\t/'

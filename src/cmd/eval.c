@@ -70,6 +70,8 @@ static int evaluate(struct eval *ev, struct error *e) {
                 return r;
         struct error why;
         int ran = eval_run(ev, e);
+        if (ran < 0 && ran != -EINTR)
+                return ran;                /* nothing was begun */
         r = eval_report_write(ev, &why);
         if (r == 0)
                 r = eval_page_write(ev, &why);

@@ -200,7 +200,7 @@ int records_read(const char *path, record_problem problem, void *user, struct re
         struct records to = { .file = BUF_INIT(RECORDS_FILE_MAX) };
         struct reading rd = { .path = path, .problem = problem, .user = user, .to = &to };
         int r = strcmp(path, "-") == 0 ? fs_read_fd(STDIN_FILENO, &to.file) : fs_read_file(AT_FDCWD, path, &to.file);
-        r = r < 0 ? error_set(e, r, "read %s", path) : add_file(&rd, e);
+        r = r < 0 ? error_say(e, r == -ENOMEM ? r : -EINVAL, "%s: %s", path, strerrordesc_np(-r)) : add_file(&rd, e);
         if (r == 0)
                 r = keep_first(&rd);
         if (r == 0 && to.n == 0)

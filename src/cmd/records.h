@@ -22,7 +22,7 @@ struct records {
 };
 
 /* An id is the member "instance_id"; where there is none, "org", "repo" and "number" make one ("org__repo-number"); else the key. An id a second time is
- * a problem, the first counts. -EINVAL: not a file of records at all; -errno: it cannot be read. `ret` is then empty. */
+ * a problem, the first counts. -EINVAL: it cannot be read, or is not a file of records at all. `ret` is then empty. */
 int records_read(const char *path, record_problem problem, void *user, struct records *ret, struct error *e);
 void records_release(struct records *r);
 const struct record *records_find(const struct records *r, const char *id);    /* NULL: there is none */

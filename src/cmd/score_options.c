@@ -29,7 +29,7 @@ const struct option_row score_rows[SCORE_ROWS] = {
 
 const struct option_row score_run_rows[SCORE_RUN_ROWS] = {
         { "--command", "CMD", OPTION_TEXT, AT(command), 0, COMPLETE_NONE, "what runs in the tree; without it the ids decide" },
-        { "--framework", "NAME", OPTION_TEXT, AT(framework), 0, COMPLETE_NONE, "pytest or unittest" },
+        { "--framework", "NAME", OPTION_TEXT, AT(framework), 0, COMPLETE_NONE, "whose ids and output these are: pytest, unittest, django, go, cargo, node, jest, maven and others (docs/frameworks.md)" },
         { "--run", "ids|files", OPTION_TEXT, AT(run), 0, COMPLETE_WORDS, "run the listed ids, or their whole files" },
         { "--image", "IMAGE", OPTION_TEXT, AT(image), 0, COMPLETE_IMAGE, "host, a stored image, a name that a registry knows, or a directory" },
         { "--tree", "clone|image", OPTION_TEXT, AT(tree), 0, COMPLETE_WORDS, "where the tree comes from: image is what the image has at --repo-path, and needs no --repo" },

@@ -65,7 +65,7 @@ struct refusal auth_check(const struct http_request *r) {
         }
         /* Only HTTP/1.0 can lack a Host here; no browser speaks it. */
         if (!s->cfg.any_host && !s->unix_path && r->host && !auth_host_is_loopback(request_at(r, r->host->value)))
-                return (struct refusal){ 403, "Host is not this machine" };
+                return (struct refusal){ 403, "Host is not this machine; without an API token only localhost and loopback addresses name it" };
         if (r->origin && !origin_is_ours(r))
                 return (struct refusal){ 403, "Foreign origin" };
         return (struct refusal){ 0, NULL };

@@ -8,6 +8,7 @@
  * does. */
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -98,6 +99,7 @@ void mover_end(struct spawn *sp) {
         if (sp->mover_watch.fd >= 0)
                 watch_stop(sp, &sp->mover_watch);
         fd_close(sp->mover_watch.fd);
+        kill(sp->mover, SIGKILL);      /* somebody that was forked meanwhile may still have our end of its socket */
         while (waitpid(sp->mover, NULL, 0) < 0 && errno == EINTR)
                 ;
 }
