@@ -86,11 +86,28 @@ def exchange(x: Exchange, what: str, tries: int = 1) -> Call[Answer]:
 def submit_task(base_url: str, spec: TaskSpec, api_token: Optional[str], request_timeout: float, native: bool) -> Call[str]:
     what = f"submit to {base_url}"
     headers = headers_of(api_token)
-    if native and not spec.get("idempotency_key"):
+    ours = native and not spec.get("idempotency_key")
+    if ours:
         headers["Idempotency-Key"] = str(uuid.uuid4())
     x = Exchange("POST", base_of(base_url), "/task/submit", request_timeout, headers, dict(spec))
-    answer = yield from exchange(x, what, TRIES if native else 1)
+    try:
+        answer = yield from exchange(x, what, TRIES if native else 1)
+    except (GeneratorExit, TaskExecutorError):
+        raise
+    except BaseException:  # given up while the answer was on its way: the task may be there, and nobody knows its name
+        if ours:
+            yield from _withdraw(x, api_token)
+        raise
     return _member(expect(answer, 202, what), "task_id", what)
+
+
+def _withdraw(x: Exchange, api_token: Optional[str]) -> Call[None]:
+    """Deletes what was submitted under a key of ours: by the same key the endpoint tells its name."""
+    try:
+        answer = yield from exchange(x, "withdraw")
+        yield from delete_task(x.base_url, _member(answer, "task_id", "withdraw"), api_token, x.timeout)
+    except TaskExecutorError:
+        pass
 
 
 def get_result(

@@ -16,6 +16,8 @@ class FakeExecutor:
         self.tasks, self.keys, self.deleted, self.requests = {}, {}, [], []
         self.gate = threading.Event()  # results are there once it is set
         self.gate.set()
+        self.answered = threading.Event()  # the first submission is answered once it is set
+        self.answered.set()
         self.running = self.running_most = 0
         fake = self
 
@@ -40,6 +42,7 @@ class FakeExecutor:
 
     def close(self):
         self.gate.set()
+        self.answered.set()
         self.server.shutdown()
         self.server.server_close()
 
@@ -59,7 +62,11 @@ class FakeExecutor:
         elif self.refuse:
             self.answer(h, *self.refuse)
         elif target.path == "/task/submit":
-            self.answer(h, 202, {"task_id": self.accept(h, body), "status": "pending"})
+            known = len(self.tasks)
+            task = self.accept(h, body)
+            if not known:
+                self.answered.wait(60)
+            self.answer(h, 202, {"task_id": task, "status": "pending"})
         elif target.path.endswith("/result"):
             self.result(h, target)
         elif h.command == "DELETE":

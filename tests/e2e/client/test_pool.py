@@ -127,6 +127,18 @@ def test_closing_a_pool_cancels_what_runs(executors):
     assert all(f.cancelled() for f in futures) and sorted(e.deleted) == ["task-0", "task-1", "task-2"]
 
 
+def test_closing_a_pool_cancels_what_is_being_submitted(executors):
+    """The endpoint has the task, its answer has not come."""
+    e = executors()
+    e.answered.clear()
+    e.gate.clear()
+    pool = Pool([e.url])
+    future = pool.submit(SPEC)
+    brigd.until(lambda: len(e.tasks) == 1, "it is submitted")
+    pool.close()
+    assert future.cancelled() and e.deleted == ["task-0"] and len(e.tasks) == 1
+
+
 def test_leaving_a_loop_over_completions_cancels_the_rest(executors):
     quick, slow = executors(), executors()
     slow.gate.clear()
