@@ -424,8 +424,8 @@ static void drop_unclaimed(struct warm *w) {
 }
 
 void warm_hold_back(struct warm *w, bool on) {
-        if (w->held == on)
-                return;                /* what is arranged stays */
+        if (w->held == on || w->stopping)
+                return;                /* what is arranged stays: with warm_stop its end */
         w->held = on;
         if (on) {
                 uv_timer_stop(&w->timer);
